@@ -1,0 +1,124 @@
+"""What the user can set about the engine, validated; light enough for the user interface to import.
+
+Everything here is a frozen dataclass: what was asked for. What it came to is in `events.EngineReady.effective`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from engine.errors import ConfigError
+
+DEMO_MODEL = "demo"
+"""The name that stands for the demo model, built on first use."""
+
+EXACT, APPROX = "exact", "approx"
+"""The two modes. APPROX lets a resident expert stand in for a low-score miss in decode."""
+
+EVICTION_POLICIES = ("history", "lru", "lfu")
+PREFETCHERS = ("router-ahead", "none")
+
+_UNITS = {"": 1, "b": 1, "k": 10**3, "kb": 10**3, "m": 10**6, "mb": 10**6, "g": 10**9, "gb": 10**9, "t": 10**12, "tb": 10**12}
+_UNITS |= {"ki": 2**10, "kib": 2**10, "mi": 2**20, "mib": 2**20, "gi": 2**30, "gib": 2**30, "ti": 2**40, "tib": 2**40}
+
+
+def parse_bytes(text: str) -> int:
+    """`6GiB`, `500 MB`, `1.5g` -> bytes. Raises ConfigError."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
+    if match is None or match[2].lower() not in _UNITS:
+        raise ConfigError(f"{text!r} is not a number of bytes.", "Write it like 6GiB, 500MB or 1.5g.")
+    return int(float(match[1]) * _UNITS[match[2].lower()])
+
+
+def parse_rate(text: str) -> float:
+    """`0.5GB/s` or `500MB` -> bytes per second. Raises ConfigError."""
+    rate = parse_bytes(re.sub(r"/s\s*$", "", text))
+    if rate <= 0:
+        raise ConfigError(f"{text!r} is not a bandwidth.", "Write it like 0.5GB/s.")
+    return float(rate)
+
+
+def parse_residency(text: str) -> float:
+    """`25%` or `0.25` -> the share of routed experts to keep on the device, in (0, 1]. Raises ConfigError."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(%?)\s*", text)
+    share = float(match[1]) / (100 if match[2] else 1) if match else -1.0
+    if not 0 < share <= 1:
+        raise ConfigError(f"{text!r} is not a share of the experts.", "Write it like 25% or 0.25, above 0 and at most 100%.")
+    return share
+
+
+def format_bytes(num_bytes: float) -> str:
+    """Bytes for a person, in binary units: `5.6 GiB`."""
+    value, unit = float(num_bytes), "B"
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(value) < 1024 or unit == "TiB":
+            break
+        value /= 1024
+    return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}" if value < 100 else f"{value:.0f} {unit}"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineConfig:
+    """One engine: a model, a byte budget and the policies. Raises ConfigError when it contradicts itself."""
+
+    model: str = DEMO_MODEL
+    """`demo`, a checkpoint folder, or a Hugging Face id."""
+    memory_bytes: int | None = None
+    """The one byte budget over everything. Exclusive with `residency`."""
+    residency: float | None = None
+    """Share of the routed experts on the device, in (0, 1]. Exclusive with `memory_bytes`."""
+    context_tok: int | None = None
+    """Context length; None: what the budget affords, at most the model's own and at most 8192."""
+    prefill_chunk_tok: int = 256
+    """Prompts are computed in chunks of at most this many tokens; part of what EXACT means."""
+    mode: str = EXACT
+    eviction: str = "history"
+    prefetch: str = "router-ahead"
+    prefetch_depth: int = 1
+    """Experts prefetched per layer at most."""
+    alpha: float = 0.05
+    """APPROX: a missed expert may be replaced when its selection score is within alpha of the rank-(k+1) score."""
+    link_bytes_per_s: float | None = None
+    """Emulate a link of this bandwidth; None: the real one."""
+    link_threads: int = 2
+    compute_threads: int | None = None
+    """torch threads; None: every core."""
+
+    def __post_init__(self) -> None:
+        if self.memory_bytes is not None and self.residency is not None:
+            raise ConfigError("--memory and --residency contradict each other.", "Give one of them.")
+        if self.mode not in (EXACT, APPROX):
+            raise ConfigError(f"Unknown mode {self.mode!r}.", f"Choose {EXACT} or {APPROX}.")
+        if self.eviction not in EVICTION_POLICIES:
+            raise ConfigError(f"Unknown eviction policy {self.eviction!r}.", f"Choose one of {', '.join(EVICTION_POLICIES)}.")
+        if self.prefetch not in PREFETCHERS:
+            raise ConfigError(f"Unknown prefetcher {self.prefetch!r}.", f"Choose one of {', '.join(PREFETCHERS)}.")
+        for name, low in (("context_tok", 16), ("prefill_chunk_tok", 1), ("prefetch_depth", 0), ("link_threads", 1), ("compute_threads", 1)):
+            value = getattr(self, name)
+            if value is not None and value < low:
+                raise ConfigError(f"{name} is {value}.", f"It must be at least {low}.")
+        if self.alpha < 0:
+            raise ConfigError(f"alpha is {self.alpha}.", "It must not be negative.")
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingConfig:
+    """How the next token is drawn. `temperature` 0 is greedy. None means: the model's own default, or off."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    seed: int | None = None
+    max_new_tok: int | None = None
+    stop: tuple[str, ...] = ()
+    """Generation ends before any of these strings would be shown."""
+
+    def __post_init__(self) -> None:
+        ranges = {"temperature": (0, 100), "top_p": (0, 1), "top_k": (0, 10**9), "min_p": (0, 1), "repetition_penalty": (1e-3, 100), "max_new_tok": (1, 10**9)}
+        for name, (low, high) in ranges.items():
+            value = getattr(self, name)
+            if value is not None and not low <= value <= high:
+                raise ConfigError(f"{name} is {value}.", f"It must lie between {low:g} and {high:g}.")

@@ -1,0 +1,73 @@
+"""Errors a person can act on: what happened, and what to do.
+
+MoeChatError
+├── ConfigError              contradictory or unknown settings
+├── ModelNotFoundError       no such folder, or no such model on the hub
+├── CheckpointError          the folder is there, and broken: missing shard, lying header, NaN router
+├── UnsupportedModelError    the architecture or file format cannot be run, and why
+├── DownloadError            fetching failed: offline, gated, no space
+├── DemoBuildError           the demo model could not be built
+├── ContextFullError         the prompt does not fit into the context
+└── EngineDiedError          the engine's process is gone
+"""
+
+from __future__ import annotations
+
+
+class MoeChatError(Exception):
+    """Base of the tree: a title, a message for a person, and a hint of what to do."""
+
+    title = "Error"
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class ConfigError(MoeChatError):
+    """Settings that contradict each other, or a value out of range."""
+
+    title = "Settings"
+
+
+class ModelNotFoundError(MoeChatError):
+    """The model's name leads to nothing."""
+
+    title = "No such model"
+
+
+class CheckpointError(MoeChatError):
+    """The checkpoint is damaged or incomplete."""
+
+    title = "Damaged checkpoint"
+
+
+class UnsupportedModelError(MoeChatError):
+    """The model cannot be run here, said before anything is loaded."""
+
+    title = "Unsupported model"
+
+
+class DownloadError(MoeChatError):
+    """Fetching a model failed."""
+
+    title = "Download failed"
+
+
+class DemoBuildError(MoeChatError):
+    """The demo model could not be built; nothing half-made is left behind."""
+
+    title = "The demo model could not be built"
+
+
+class ContextFullError(MoeChatError):
+    """The prompt does not fit into the context that the budget affords."""
+
+    title = "The context is full"
+
+
+class EngineDiedError(MoeChatError):
+    """The engine's process ended without being asked to."""
+
+    title = "The engine stopped"

@@ -1,0 +1,220 @@
+"""What the engine tells: ordered events, and a latest-wins snapshot. Frozen values, no torch: they cross a process boundary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from offload.counters import Counters
+
+HOST, RESIDENT, ARRIVING, IN_USE, SUBSTITUTE = range(5)
+"""Codes of `Snapshot.residency`: in the host tier; on the device; on its way; picked for this token; standing in for a miss."""
+
+STOP, LENGTH, CANCELLED, CONTEXT_FULL, ERROR = "stop", "length", "cancelled", "context_full", "error"
+"""Why a turn ended."""
+
+LABEL_EXACT, LABEL_APPROX, LABEL_APPROX_CONTEXT = "exact", "approximate", "exact on approximate context"
+"""What an answer is: no substitution anywhere; some; none, but on a KV cache written with some."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadProgress:
+    """Loading, at least once a second. `total` 0 means: not known. `unit` is "B", "tok" or ""."""
+
+    stage: str
+    done: int
+    total: int
+    unit: str = "B"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineReady:
+    """The model is loaded and warmed up."""
+
+    model_name: str
+    model_type: str
+    num_layers: int
+    """MoE layers."""
+    num_experts: int
+    """Routed experts of the widest MoE layer."""
+    top_k: int
+    context_tok: int
+    effective: tuple[tuple[str, str], ...]
+    """The effective configuration, as (name, value) for a person."""
+    notices: tuple[str, ...] = ()
+    """Things the user should know: the demo's limits, a second instance, what was switched off and why."""
+    load_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillProgress:
+    """Prefill, at least once a second and once at its start."""
+
+    request_id: int
+    done_tok: int
+    total_tok: int
+    reused_tok: int
+    """Tokens whose KV was kept from the turn before."""
+    note: str = ""
+    """Something to say: why the cache could not be reused."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """Newly decoded text. May be empty when a token completes no character."""
+
+    request_id: int
+    text: str
+    num_tok: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModeChanged:
+    """The mode changed; inside an answer, from token `at_tok` on."""
+
+    mode: str
+    request_id: int | None
+    at_tok: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnStats:
+    """The record of one answer, stored with it."""
+
+    prompt_tok: int
+    reused_tok: int
+    new_tok: int
+    ttft_ms: float | None
+    tpot_ms: float | None
+    """Mean over the answer's tokens after the first."""
+    tpot_p50_ms: float | None
+    tpot_p95_ms: float | None
+    link_wait_ms: float
+    """Time spent waiting for the link in decode (exposed copy)."""
+    counters: Counters
+    """Of this answer alone."""
+    prefill_bytes: int
+    """Bytes copied to the device during prefill."""
+    decode_bytes: int
+    label: str
+    prefill_path: str
+    """How prefill got its experts."""
+    link: str
+    """The link as measured, or as emulated, for a person."""
+
+    @property
+    def decode_tok_per_s(self) -> float | None:
+        return 1000 / self.tpot_ms if self.tpot_ms else None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnded:
+    """The answer is complete, for `reason`."""
+
+    request_id: int
+    reason: str
+    stats: TurnStats
+    text: str
+    """The whole answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskProgress:
+    """A long-running task (verify, bench) says where it is."""
+
+    request_id: int
+    stage: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEnded:
+    """A long-running task is done. `report` holds JSON-serialisable values; `lines` is the same for a person."""
+
+    request_id: int
+    is_ok: bool
+    report: dict[str, object]
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Something went wrong. `request_id` None: loading, or the engine itself. Details are in the log."""
+
+    request_id: int | None
+    title: str
+    message: str
+    hint: str
+    is_fatal: bool
+    """The engine cannot go on; it must be started anew."""
+
+
+Event = LoadProgress | EngineReady | PrefillProgress | TextDelta | ModeChanged | TurnEnded | TaskProgress | TaskEnded | Failed
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryUse:
+    """The byte budget and its planned parts, against what the process holds."""
+
+    budget_bytes: int
+    parts: tuple[tuple[str, int], ...]
+    """(name, planned bytes), adding up to at most the budget."""
+    rss_bytes: int
+    peak_rss_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LinkUse:
+    """The link now."""
+
+    bytes_per_s: float | None
+    """Measured over the last copies; None before the first."""
+    best_bytes_per_s: float | None
+    emulated_bytes_per_s: float | None
+    """The emulated bandwidth; None: the link is real."""
+    queued: int
+    bytes_moved: int
+    """Since load."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Speed of the answer being written, or of the last one. None where there is no data."""
+
+    ttft_ms: float | None = None
+    tpot_now_ms: float | None = None
+    tpot_mean_ms: float | None = None
+    tpot_p50_ms: float | None = None
+    tpot_p95_ms: float | None = None
+    link_wait_rate: float | None = None
+    """Share of decode time spent waiting for the link."""
+    recent_tpot_ms: tuple[float, ...] = ()
+    """The last tokens, oldest first, at most 64."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The whole state the panels show. Counters travel only in here."""
+
+    sequence: int
+    phase: str
+    """loading, idle, prefill, decode, task."""
+    mode: str
+    residency: tuple[bytes, ...]
+    """Per MoE layer: one code a routed expert."""
+    slots_per_layer: tuple[int, ...]
+    layer_numbers: tuple[int, ...]
+    """The decoder-layer number of each MoE layer."""
+    layer_counters: tuple[Counters, ...]
+    """Since load, per MoE layer."""
+    turn_counters: Counters
+    """Of the answer being written, or of the last one."""
+    prefetch_depth: int
+    context_used_tok: int
+    context_tok: int
+    timing: Timing
+    memory: MemoryUse
+    link: LinkUse
+    is_context_approximate: bool = False
+    counters: Counters = field(default_factory=Counters)
+    """Since load, over all layers."""

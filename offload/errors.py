@@ -1,0 +1,42 @@
+"""Errors of the offload core.
+
+OffloadError
+├── BudgetError         the byte budget cannot hold what was asked for
+├── ExpertReadError     an expert's bytes could not be read from the host tier
+└── WaitCancelled       a wait for the link was given up because the user stopped
+"""
+
+from __future__ import annotations
+
+
+class OffloadError(Exception):
+    """Base of the tree: a message for a person, and a hint of what to do about it."""
+
+    title = "Offload error"
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class BudgetError(OffloadError):
+    """The byte budget is too small. `needed_bytes` is the smallest budget that would work."""
+
+    title = "The memory budget is too small"
+
+    def __init__(self, message: str, hint: str = "", needed_bytes: int | None = None) -> None:
+        super().__init__(message, hint)
+        self.needed_bytes = needed_bytes
+
+
+class ExpertReadError(OffloadError):
+    """Reading an expert's bytes failed: a truncated or vanished file, or an I/O error."""
+
+    title = "An expert could not be read"
+
+
+class WaitCancelled(OffloadError):
+    """Raised out of a wait for the link when generation was cancelled."""
+
+    title = "Stopped"
