@@ -1,0 +1,22 @@
+"""What every test shares: no network, a quiet torch, and the demo's checkpoint."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+# Set before any library reads them: tests never ask a model hub, and two workers never fight for two cores.
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
+os.environ.setdefault("OMP_NUM_THREADS", str(min(2, os.cpu_count() or 1)))
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+
+@pytest.fixture(scope="session")
+def demo_folder() -> Path:
+    """The demo's checkpoint folder in the user's cache, built first when it is missing, as the program would."""
+    from engine.demo_model import ensure_demo
+
+    return ensure_demo(lambda event: None)
