@@ -62,10 +62,12 @@ class Counters:
 
     @property
     def misses(self) -> int:
+        """Routed pairs whose expert was absent and had to be copied."""
         return self.cold_misses + self.capacity_misses
 
     @property
     def loads(self) -> int:
+        """Copies host -> device, whatever for."""
         return self.demand_loads + self.prefetch_loads + self.prefill_loads
 
     @property
@@ -76,10 +78,12 @@ class Counters:
 
     @property
     def hit_rate(self) -> float | None:
+        """Hits over routed, in [0, 1]; None before any were routed."""
         return ratio(self.hits, self.routed)
 
     @property
     def substituted_rate(self) -> float | None:
+        """Substitutions over routed, in [0, 1]; None before any were routed."""
         return ratio(self.substituted, self.routed)
 
     @property

@@ -1,0 +1,241 @@
+"""One byte budget over everything the engine holds: planned before anything is allocated, refused with the way out.
+
+Never more than the budget is planned. What the caller gives for runtime, resident weights, KV cache and workspace is
+taken as it is; slots and staging are whole pages.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from offload.errors import BudgetError
+from offload.geometry import Geometry, pool_bytes
+
+MIB = 2**20
+DEFAULT_CONTEXT_TOK = 8192
+"""The context planned when none is asked for, if the model's own is not smaller."""
+MIN_DEFAULT_CONTEXT_TOK = 512
+"""A default context is shrunk to fit the budget, but not below this."""
+DEFAULT_BUDGET_SHARE = 0.6
+"""Share of the available memory taken when neither a budget nor a residency is given."""
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetRequest:
+    """What is wanted, and what the parts cost."""
+
+    geometry: Geometry
+    memory_bytes: int | None
+    """The budget; exclusive with `residency`. Both None: a share of what is available."""
+    residency: float | None
+    """Share of each layer's routed experts to give slots to, in (0, 1]."""
+    runtime_bytes: int
+    """What the process holds before the model."""
+    resident_bytes: int
+    """Weights that never move."""
+    kv_bytes_per_tok: int
+    kv_fixed_bytes: int
+    """KV cache and other states that do not grow with the context."""
+    workspace_bytes: int
+    staging_slots: int
+    """Slots of prefill's staging ring, each as big as the biggest expert."""
+    context_tok: int | None
+    """The context asked for: honoured or refused. None: up to 8192 tokens, as far as the budget goes."""
+    model_context_tok: int
+    available_bytes: int
+    """Memory that may be used at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetPlan:
+    """The split of the budget. `total_bytes` <= `budget_bytes`."""
+
+    budget_bytes: int
+    runtime_bytes: int
+    resident_bytes: int
+    kv_bytes: int
+    slot_bytes: int
+    """All decode slots, page padding included."""
+    staging_bytes: int
+    workspace_bytes: int
+    slots_per_layer: tuple[int, ...]
+    context_tok: int
+    num_experts_total: int
+
+    @property
+    def parts(self) -> tuple[tuple[str, int], ...]:
+        """(name, bytes) for a person; they add up to `total_bytes`."""
+        return (
+            ("runtime", self.runtime_bytes),
+            ("resident weights", self.resident_bytes),
+            ("KV cache", self.kv_bytes),
+            ("expert slots", self.slot_bytes),
+            ("prefill staging", self.staging_bytes),
+            ("workspace", self.workspace_bytes),
+        )
+
+    @property
+    def total_bytes(self) -> int:
+        """What is planned to be held."""
+        return sum(num_bytes for _, num_bytes in self.parts)
+
+    @property
+    def headroom_bytes(self) -> int:
+        """What the budget has left over: less than an expert, unless all of them fit."""
+        return self.budget_bytes - self.total_bytes
+
+    @property
+    def residency_rate(self) -> float:
+        """Slots over routed experts."""
+        return sum(self.slots_per_layer) / self.num_experts_total if self.num_experts_total else 1.0
+
+
+def plan_budget(request: BudgetRequest) -> BudgetPlan:
+    """Split the budget. Raises BudgetError when it cannot be kept, with `needed_bytes` where a bigger one would do."""
+    if request.memory_bytes is not None and request.residency is not None:
+        raise BudgetError("A memory budget and a residency contradict each other.", "Give one of them.")
+    if request.memory_bytes is not None and request.memory_bytes > request.available_bytes:
+        available = _mib(request.available_bytes, up=False)
+        raise BudgetError(
+            f"A budget of {_mib(request.memory_bytes)} was asked for, and {available} are available.",
+            "Ask for less, or close other programs.",
+        )
+    if request.residency is not None:
+        slots = _slots_of_share(request, request.residency)
+        plan = _with_context(request, slots, request.available_bytes)
+        return replace(plan, budget_bytes=plan.total_bytes)
+    budget_bytes = request.memory_bytes if request.memory_bytes is not None else _default_bytes(request)
+    plan = _with_context(request, _min_slots(request), budget_bytes)
+    return _plan(request, _spread(request, budget_bytes - plan.total_bytes), plan.context_tok, budget_bytes)
+
+
+def _plan(request: BudgetRequest, slots: tuple[int, ...], context_tok: int, budget_bytes: int) -> BudgetPlan:
+    layers = request.geometry.layers
+    biggest = max((layer.expert_bytes for layer in layers), default=0)
+    return BudgetPlan(
+        budget_bytes=budget_bytes,
+        runtime_bytes=request.runtime_bytes,
+        resident_bytes=request.resident_bytes,
+        kv_bytes=request.kv_fixed_bytes + request.kv_bytes_per_tok * context_tok,
+        slot_bytes=pool_bytes(slots, tuple(layer.expert_bytes for layer in layers)),
+        staging_bytes=pool_bytes((request.staging_slots,), (biggest,)),
+        workspace_bytes=request.workspace_bytes,
+        slots_per_layer=slots,
+        context_tok=context_tok,
+        num_experts_total=request.geometry.num_experts_total,
+    )
+
+
+def _min_slots(request: BudgetRequest) -> tuple[int, ...]:
+    return tuple(layer.min_slots for layer in request.geometry.layers)
+
+
+def _default_bytes(request: BudgetRequest) -> int:
+    """60 % of what is available, or what holds everything if that is less."""
+    all_slots = tuple(layer.num_experts for layer in request.geometry.layers)
+    whole = _plan(request, all_slots, _largest_context(request), 0)
+    return min(int(request.available_bytes * DEFAULT_BUDGET_SHARE), whole.total_bytes)
+
+
+def _largest_context(request: BudgetRequest) -> int:
+    """The context asked for, else the default one. Raises BudgetError when the model cannot have it."""
+    if request.context_tok is None:
+        return min(request.model_context_tok, DEFAULT_CONTEXT_TOK)
+    if not 1 <= request.context_tok <= request.model_context_tok:
+        raise BudgetError(
+            f"A context of {request.context_tok} tokens was asked for, and the model can have 1 to"
+            f" {request.model_context_tok}.",
+            "Ask for a context the model was made for.",
+        )
+    return request.context_tok
+
+
+def _with_context(request: BudgetRequest, slots: tuple[int, ...], limit_bytes: int) -> BudgetPlan:
+    """The plan with these slots and the longest allowed context that stays within the limit. Raises BudgetError."""
+    context_tok = _largest_context(request)
+    plan = _plan(request, slots, context_tok, limit_bytes)
+    if plan.headroom_bytes < 0 and request.context_tok is None and request.kv_bytes_per_tok:
+        context_tok += plan.headroom_bytes // request.kv_bytes_per_tok
+        context_tok = max(context_tok, min(request.model_context_tok, MIN_DEFAULT_CONTEXT_TOK))
+        plan = _plan(request, slots, context_tok, limit_bytes)
+    if plan.headroom_bytes < 0:
+        raise _too_small(request, plan)
+    return plan
+
+
+def _too_small(request: BudgetRequest, plan: BudgetPlan) -> BudgetError:
+    needed_bytes = -(-plan.total_bytes // MIB) * MIB
+    split = ", ".join(f"{name} {_mib(num_bytes)}" for name, num_bytes in plan.parts if num_bytes)
+    fewest, most = min(plan.slots_per_layer, default=0), max(plan.slots_per_layer, default=0)
+    slots = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+    message = (
+        f"With {slots} expert slots a layer and a context of {plan.context_tok} tokens, {_mib(needed_bytes)} are needed"
+        f" ({split}), and there are {_mib(plan.budget_bytes, up=False)}."
+    )
+    if needed_bytes > request.available_bytes:
+        hint = f"{_mib(request.available_bytes, up=False)} are available: close other programs, or take a smaller model"
+    else:
+        hint = f"The smallest budget that works is {_mib(needed_bytes)}: --memory {needed_bytes // MIB}MiB"
+    hint += ", or ask for a shorter context." if request.context_tok is not None else "."
+    return BudgetError(message, hint, needed_bytes)
+
+
+def _spread(request: BudgetRequest, spare_bytes: int) -> tuple[int, ...]:
+    """Slots beyond the minimum: the largest share that fits in every layer, then one by one from layer 0."""
+    layers = request.geometry.layers
+
+    def share(numerator: int) -> list[int]:
+        """Each layer's slots at `numerator`/`most` of its experts."""
+        return [max(layer.min_slots, layer.num_experts * numerator // most) for layer in layers]
+
+    def extra_bytes(slots: list[int]) -> int:
+        return sum((n - layer.min_slots) * layer.slot_bytes for n, layer in zip(slots, layers, strict=True))
+
+    most = max((layer.num_experts for layer in layers), default=1)
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if extra_bytes(share(middle)) <= spare_bytes else (low, middle - 1)
+    slots = share(low)
+    spare_bytes -= extra_bytes(slots)
+    for index, layer in enumerate(layers):
+        if slots[index] < layer.num_experts and layer.slot_bytes <= spare_bytes:
+            slots[index] += 1
+            spare_bytes -= layer.slot_bytes
+    return tuple(slots)
+
+
+def _slots_of_share(request: BudgetRequest, residency: float) -> tuple[int, ...]:
+    """`residency` of each layer's experts. Raises BudgetError when that is less than a layer needs."""
+    if not 0 < residency <= 1:
+        raise BudgetError(
+            f"A residency of {residency:g} was asked for.", "It is a share: above 0, and at most 1 (100%)."
+        )
+    slots = _rounded_share(request, residency)
+    if all(n >= least for n, least in zip(slots, _min_slots(request), strict=True)):
+        return slots
+    top_k = max(layer.top_k for layer in request.geometry.layers)
+    raise BudgetError(
+        f"{residency:.1%} of the experts come to {min(slots)} slots a layer; the router picks {top_k} experts at a"
+        " time, and one slot more than that is needed.",
+        f"The smallest share that works is --residency {_smallest_percent(request):g}%.",
+    )
+
+
+def _rounded_share(request: BudgetRequest, residency: float) -> tuple[int, ...]:
+    return tuple(math.floor(residency * layer.num_experts + 0.5) for layer in request.geometry.layers)
+
+
+def _smallest_percent(request: BudgetRequest) -> float:
+    """The smallest residency that is enough, to a tenth of a percent."""
+    for percent in (permille / 10 for permille in range(1, 1000)):
+        slots = _rounded_share(request, percent / 100)
+        if all(n >= least for n, least in zip(slots, _min_slots(request), strict=True)):
+            return percent
+    return 100.0
+
+
+def _mib(num_bytes: int, *, up: bool = True) -> str:
+    """Bytes for a person, in whole MiB (the unit the advice is given in)."""
+    return f"{-(-num_bytes // MIB) if up else num_bytes // MIB:,} MiB"

@@ -1,0 +1,34 @@
+"""Least frequently used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from offload.geometry import Geometry
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class LfuEviction:
+    """Evicts the expert routed to the fewest times since load; among equals, the least recently used."""
+
+    def __init__(self, geometry: Geometry) -> None:
+        self._step = 0
+        self._count = [[0] * layer.num_experts for layer in geometry.layers]
+        self._last_step = [[0] * layer.num_experts for layer in geometry.layers]
+
+    def observe(self, layer: int, experts: Sequence[int], scores: np.ndarray | None) -> None:
+        """See EvictionPolicy."""
+        self._step = step = self._step + 1
+        count, last_step = self._count[layer], self._last_step[layer]
+        for expert in experts:
+            count[expert] += 1
+            last_step[expert] = step
+
+    def victim(self, candidates: Sequence[tuple[int, int]], scores: np.ndarray | None, layer: int) -> int:
+        """See EvictionPolicy."""
+        count, last_step = self._count, self._last_step
+        ranks = [(count[at][expert], last_step[at][expert], at, expert) for at, expert in candidates]
+        return ranks.index(min(ranks))

@@ -1,0 +1,73 @@
+"""The device tier: memory for experts, allocated once, touched, never grown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from offload.geometry import PAGE_BYTES, page_aligned_bytes, pool_bytes
+
+__all__ = ["SlotPool", "page_aligned_bytes"]
+
+
+class SlotPool:
+    """A fixed set of slots in groups; every slot starts on a page boundary. Slot numbers are global: 0..num_slots-1.
+
+    The memory is one torch tensor, which lives as long as any view of it (an `mmap` closed under a live tensor would be
+    a segfault at the next read). All of it is written once here, so that its pages exist before the first token.
+    """
+
+    def __init__(self, group_slots: Sequence[int], group_slot_bytes: Sequence[int]) -> None:
+        """`group_slots[g]` slots of `group_slot_bytes[g]` bytes each.
+
+        Raises RuntimeError (torch) when the system refuses the memory.
+        """
+        shape = tuple(group_slots), tuple(group_slot_bytes)
+        self._total_bytes = pool_bytes(*shape)
+        memory = torch.empty(self._total_bytes, dtype=torch.uint8).fill_(0)
+        start = -memory.data_ptr() % PAGE_BYTES
+        whole = memoryview(memory.numpy())  # type: ignore[arg-type]  # numpy's stubs know buffers from Python 3.12 on
+        self._groups: list[range] = []
+        self._group_of: list[int] = []
+        self._tensors: list[torch.Tensor] = []
+        self._memories: list[memoryview] = []
+        for group, (num_slots, slot_bytes) in enumerate(zip(*shape, strict=True)):
+            first = len(self._tensors)
+            self._groups.append(range(first, first + num_slots))
+            for _ in range(num_slots):
+                self._group_of.append(group)
+                self._tensors.append(memory[start : start + slot_bytes])
+                self._memories.append(whole[start : start + slot_bytes])
+                start += page_aligned_bytes(slot_bytes)
+
+    @property
+    def num_slots(self) -> int:
+        """Slots over all groups."""
+        return len(self._tensors)
+
+    @property
+    def num_groups(self) -> int:
+        """Groups, as given."""
+        return len(self._groups)
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes allocated, padding included; what `geometry.pool_bytes` plans."""
+        return self._total_bytes
+
+    def slots_of(self, group: int) -> range:
+        """The slot numbers of a group."""
+        return self._groups[group]
+
+    def group_of(self, slot: int) -> int:
+        """The group a slot belongs to."""
+        return self._group_of[slot]
+
+    def tensor(self, slot: int) -> torch.Tensor:
+        """The slot as a uint8 tensor [slot_bytes]: a view, always the same object."""
+        return self._tensors[slot]
+
+    def memory(self, slot: int) -> memoryview:
+        """The slot's bytes, writable; the same memory as `tensor`."""
+        return self._memories[slot]

@@ -1,0 +1,26 @@
+"""No substitution."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class NoSubstitution:
+    """Every miss is copied."""
+
+    def __init__(self, alpha: float = 0.0) -> None:
+        """`alpha` is taken for the sake of the registry, and ignored."""
+
+    def choose(
+        self,
+        experts: Sequence[int],
+        scores: np.ndarray,
+        can_substitute: Callable[[int], bool],
+        is_resident: Callable[[int], bool],
+    ) -> dict[int, int]:
+        """See Substitution."""
+        return {}
