@@ -1,0 +1,63 @@
+"""What an answer cost: as JSON to keep, and as one line for a person. Every count comes with its whole."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from app import figures
+from engine.config import format_bytes
+from engine.events import CANCELLED, CONTEXT_FULL, LABEL_APPROX, LENGTH, TurnStats
+
+_REASONS = {CANCELLED: "stopped", LENGTH: "cut at the token limit", CONTEXT_FULL: "cut: the context is full"}
+
+
+def as_json(stats: TurnStats, reason: str) -> dict[str, object]:
+    """Everything that was counted, and why the answer ended."""
+    return {"reason": reason, **asdict(stats)}
+
+
+def label_text(stats: TurnStats, top_k: int | None) -> str:
+    """`exact`, or what is approximate about the answer."""
+    counters = stats.counters
+    if stats.label != LABEL_APPROX:
+        return stats.label
+    text = f"approximate: {figures.of(counters.substituted, counters.routed)} substituted"
+    if top_k and counters.routed:
+        text += f" ({figures.percent(counters.substituted_mass * top_k, counters.routed)} of the routing weight)"
+    return text
+
+
+def summary(stats: TurnStats, reason: str, top_k: int | None) -> str:
+    """The line below an answer."""
+    counters = stats.counters
+    parts = [_REASONS[reason]] if reason in _REASONS else []
+    parts += [
+        f"{stats.new_tok} tok",
+        f"TTFT {figures.milliseconds(stats.ttft_ms)}",
+        f"{figures.milliseconds(stats.tpot_ms)}/tok",
+        figures.tok_per_s(stats.tpot_ms),
+        f"hit {figures.share(counters.hits, counters.routed)}",
+        label_text(stats, top_k),
+    ]
+    return " · ".join(parts)
+
+
+def stats_lines(stats: TurnStats, reason: str, top_k: int | None) -> list[str]:
+    """The long form, one aspect a line, for `ask --stats`."""
+    counters, routed = stats.counters, stats.counters.routed
+    return [
+        f"answer    {stats.new_tok} tok, {_REASONS.get(reason, 'complete')}, {label_text(stats, top_k)}",
+        f"prompt    {stats.prompt_tok} tok, {stats.reused_tok} of them reused, {format_bytes(stats.prefill_bytes)} copied"
+        + (f", {stats.prefill_path}" if stats.prefill_path else ""),
+        f"speed     TTFT {figures.milliseconds(stats.ttft_ms)}, TPOT {figures.milliseconds(stats.tpot_ms)}"
+        f" (p50 {figures.milliseconds(stats.tpot_p50_ms)}, p95 {figures.milliseconds(stats.tpot_p95_ms)}), {figures.tok_per_s(stats.tpot_ms)}",
+        f"experts   {figures.count(routed)} routed: {figures.share(counters.resident_hits, routed)} resident hits,"
+        f" {figures.share(counters.prefetched_hits, routed)} prefetched hits, {figures.share(counters.late, routed)} late,"
+        f" {figures.share(counters.misses, routed)} misses ({counters.cold_misses} cold, {counters.capacity_misses} capacity),"
+        f" {figures.share(counters.substituted, routed)} substituted",
+        f"prefetch  {figures.share(counters.prefetch_useful, counters.prefetch_issued)} useful of those issued,"
+        f" {counters.prefetch_late} late, {counters.prefetch_wasted} wasted, {counters.prefetch_cancelled} cancelled,"
+        f" {counters.prefetch_in_flight} open",
+        f"link      {format_bytes(stats.decode_bytes)} moved in decode, {figures.milliseconds(stats.link_wait_ms)} waited for it"
+        + (f", {stats.link}" if stats.link else ""),
+    ]

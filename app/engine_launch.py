@@ -1,0 +1,14 @@
+"""Starting the engine's process: the only place that names the real client."""
+
+from __future__ import annotations
+
+from app.engine_bridge import EngineLink
+from app.paths import AppPaths
+
+
+def make_link(paths: AppPaths) -> EngineLink:
+    """A fresh, unstarted client that logs to the engine's log."""
+    from engine.client import EngineClient
+
+    paths.engine_log.parent.mkdir(parents=True, exist_ok=True)
+    return EngineClient(paths.engine_log)

@@ -1,0 +1,91 @@
+"""Markdown of answers: one parser for the live and the finished form, and how the finished form looks.
+
+Raw HTML is text here (models write tags that must be seen), and a line end stays one (models write verse and lists).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, cast
+
+from markdown_it import MarkdownIt
+from markdown_it.rules_core import StateCore
+from pygments.token import Comment, Keyword, Name, Number, Operator, String, Token
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.markdown import Heading, Markdown, MarkdownElement
+from rich.style import Style
+from rich.syntax import ANSISyntaxTheme
+from rich.text import Text
+from rich.theme import Theme
+
+
+def _keep_line_ends(state: StateCore) -> None:
+    for token in state.tokens:
+        for child in token.children or ():
+            if child.type == "softbreak":
+                child.type = "hardbreak"
+
+
+def parser() -> MarkdownIt:
+    """The parser of answers."""
+    markdown_it = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    markdown_it.core.ruler.push("keep_line_ends", _keep_line_ends)
+    return markdown_it
+
+
+class _LeftHeading(Heading):
+    """A heading without the box and the centring."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        text = self.text
+        text.justify = "left"
+        if self.tag in ("h1", "h2"):
+            yield Text("")
+        yield text
+
+
+class FinishedMarkdown(Markdown):
+    """A finished answer as one renderable."""
+
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {**Markdown.elements, "heading_open": _LeftHeading}
+
+    def __init__(self, markup: str, variables: Mapping[str, str]) -> None:
+        super().__init__("", code_theme=cast(str, _code_theme(variables)), hyperlinks=False)
+        self.markup = markup
+        self.parsed = parser().parse(markup)
+
+
+def _code_theme(variables: Mapping[str, str]) -> ANSISyntaxTheme:
+    colours = {
+        Token: Style(color=variables["foreground"]),
+        Comment: Style(color=variables["quiet"], italic=True),
+        Keyword: Style(color=variables["primary"]),
+        Operator: Style(color=variables["quiet"]),
+        Name.Function: Style(color=variables["secondary"]),
+        Name.Class: Style(color=variables["secondary"]),
+        Name.Builtin: Style(color=variables["secondary"]),
+        String: Style(color=variables["success"]),
+        Number: Style(color=variables["accent"]),
+    }
+    return ANSISyntaxTheme(colours)
+
+
+def rich_theme(variables: Mapping[str, str]) -> Theme:
+    """Rich's Markdown styles in the app's colours."""
+    primary, quiet, accent = variables["primary"], variables["quiet"], variables["accent"]
+    headings = {f"markdown.h{level}": Style(bold=True, color=primary) for level in range(1, 7)}
+    return Theme(
+        {
+            **headings,
+            "markdown.code": Style(color=accent, bgcolor=variables["panel"]),
+            "markdown.code_block": Style(color=variables["foreground"]),
+            "markdown.block_quote": Style(color=quiet, italic=True),
+            "markdown.item.bullet": Style(color=primary),
+            "markdown.item.number": Style(color=primary),
+            "markdown.hr": Style(color=variables["faint"]),
+            "markdown.link": Style(color=variables["secondary"]),
+            "markdown.link_url": Style(color=variables["secondary"], underline=True),
+            "markdown.table.border": Style(color=variables["faint"]),
+            "markdown.table.header": Style(bold=True, color=primary),
+        }
+    )

@@ -1,0 +1,55 @@
+"""Where things are kept. `MOE_CHAT_HOME` moves all of it; `MOE_CHAT_CACHE` moves the cache alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+APP_NAME = "moe-chat"
+
+
+@dataclass(frozen=True, slots=True)
+class AppPaths:
+    """The folders of one installation. Nothing is created until something is written."""
+
+    data_dir: Path
+    log_dir: Path
+    cache_dir: Path
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> AppPaths:
+        """The user's own folders, or those the environment names."""
+        variables = os.environ if environment is None else environment
+        cache = variables.get("MOE_CHAT_CACHE")
+        if home := variables.get("MOE_CHAT_HOME"):
+            root = Path(home).expanduser()
+            return cls(root / "data", root / "log", Path(cache).expanduser() if cache else root / "cache")
+        return cls(
+            data_dir=platformdirs.user_data_path(APP_NAME, appauthor=False),
+            log_dir=platformdirs.user_log_path(APP_NAME, appauthor=False),
+            cache_dir=Path(cache).expanduser() if cache else platformdirs.user_cache_path(APP_NAME, appauthor=False),
+        )
+
+    @property
+    def chats_db(self) -> Path:
+        return self.data_dir / "chats.db"
+
+    @property
+    def instance_lock(self) -> Path:
+        return self.data_dir / "instance.pid"
+
+    @property
+    def app_log(self) -> Path:
+        return self.log_dir / "moe-chat.log"
+
+    @property
+    def engine_log(self) -> Path:
+        return self.log_dir / "engine.log"
+
+    def listed(self) -> tuple[tuple[str, Path], ...]:
+        """Every place by name, for a person."""
+        return (("chats", self.chats_db), ("app log", self.app_log), ("engine log", self.engine_log), ("cache", self.cache_dir))

@@ -1,0 +1,35 @@
+"""Progress as one line of text, for the command line and the app alike."""
+
+from __future__ import annotations
+
+from app import figures
+from engine.config import format_bytes
+from engine.events import LoadProgress, PrefillProgress, TaskProgress
+
+_BAR_WIDTH = 16
+
+
+def loading(progress: LoadProgress) -> str:
+    """`reading weights ▰▰▰▱▱ 120 of 270 MiB`."""
+    if progress.unit == "B":
+        amount = f"{format_bytes(progress.done)} of {format_bytes(progress.total)}"
+    else:
+        amount = f"{figures.count(progress.done)} of {figures.count(progress.total)} {progress.unit}".strip()
+    if progress.total <= 0:
+        return f"{progress.stage} …" if progress.done <= 0 else f"{progress.stage} … {amount.split(' of ')[0]}"
+    return f"{progress.stage}  {figures.bar(progress.done, progress.total, _BAR_WIDTH)}  {amount}"
+
+
+def prefill(progress: PrefillProgress) -> str:
+    """`reading the prompt ▰▰▱ 128 of 512 tok, 64 reused`."""
+    reused = f", {progress.reused_tok} reused" if progress.reused_tok else ""
+    note = f" ({progress.note})" if progress.note else ""
+    bar = figures.bar(progress.done_tok, progress.total_tok, _BAR_WIDTH)
+    return f"reading the prompt  {bar}  {progress.done_tok} of {progress.total_tok} tok{reused}{note}"
+
+
+def task(progress: TaskProgress) -> str:
+    """`comparing ▰▰▱ 12 of 32`."""
+    if progress.total <= 0:
+        return f"{progress.stage} …"
+    return f"{progress.stage}  {figures.bar(progress.done, progress.total, _BAR_WIDTH)}  {progress.done} of {progress.total}"

@@ -1,0 +1,62 @@
+"""The line above the prompt: what the engine is doing for the user right now."""
+
+from __future__ import annotations
+
+from textual.content import Content
+from textual.widget import Widget
+
+from app import figures, progress_line
+from app.engine_bridge import EngineBridge, EngineState
+from app.sanitise import visible
+from engine.events import PrefillProgress
+
+_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+
+
+class ActivityLine(Widget):
+    """Starting, loading, reading the prompt, answering, waiting, down; empty when there is nothing to say."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._content = Content("")
+        self._beat = 0
+
+    def render(self) -> Content:
+        return self._content
+
+    def show_engine(self, bridge: EngineBridge, num_waiting: int = 0) -> None:
+        """The engine's own state, when no answer is being written."""
+        waiting = f"  ·  {num_waiting} message{'s' if num_waiting > 1 else ''} waiting, sent when it is ready" if num_waiting else ""
+        if bridge.is_down and bridge.failure is not None:
+            self._set(Content.assemble(("✕ ", "$error"), (visible(bridge.failure.title), "bold $error"), ("  ·  f8 starts the engine again", "$quiet")))
+        elif bridge.state is EngineState.READY:
+            self._set(Content(""))
+        elif bridge.progress is not None:
+            self._working(progress_line.loading(bridge.progress) + waiting)
+        else:
+            self._working("starting the engine …" + waiting)
+
+    def show_prefill(self, progress: PrefillProgress | None, num_waiting: int) -> None:
+        """The prompt is being read."""
+        text = progress_line.prefill(progress) if progress is not None else "asking …"
+        self._working(text + _behind(num_waiting) + "  ·  esc stops")
+
+    def show_answering(self, num_tok: int, tpot_ms: float | None, num_waiting: int, *, is_stopping: bool) -> None:
+        """The answer is being written."""
+        if is_stopping:
+            self._working("stopping …")
+        else:
+            self._working(f"{num_tok} tok  ·  {figures.tok_per_s(tpot_ms)}{_behind(num_waiting)}  ·  esc stops")
+
+    def _working(self, text: str) -> None:
+        self._beat += 1
+        self._set(Content.assemble((_SPINNER[self._beat % len(_SPINNER)] + " ", "$primary"), (visible(text), "$quiet")))
+
+    def _set(self, content: Content) -> None:
+        if content != self._content:
+            self._content = content
+            self.refresh()
+
+
+def _behind(num_waiting: int) -> str:
+    return f"  ·  {num_waiting} more waiting" if num_waiting else ""

@@ -1,0 +1,56 @@
+"""RESIDENCY: the heatmap with its heading and legend."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.content import Content
+from textual.widgets import Static
+
+from app import figures
+from app.widgets.panel import heading
+from app.widgets.residency_map import GLYPHS, ResidencyMap
+from engine.events import HOST, Snapshot
+
+_LEGEND = (
+    (3, "in use", "$expert-in-use"),
+    (1, "resident", "$expert-resident"),
+    (2, "coming", "$expert-arriving"),
+    (0, "host", "$expert-host"),
+    (4, "stand-in", "$expert-substitute"),
+)
+
+
+class ResidencyPanel(Vertical):
+    """Experts on the device, of all."""
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="residency-heading", markup=False)
+        yield ResidencyMap(id="residency-map")
+        yield Static(id="residency-legend", markup=False)
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Take the newest state."""
+        num_experts = sum(map(len, snapshot.residency))
+        on_device = num_experts - sum(codes.count(HOST) for codes in snapshot.residency)
+        heat = self.query_one(ResidencyMap)
+        heat.show(snapshot)
+        self._update("#residency-heading", heading("RESIDENCY", figures.share(on_device, num_experts), self.size.width))
+        self._update("#residency-legend", self._legend(heat))
+
+    def _update(self, selector: str, content: Content) -> None:
+        static = self.query_one(selector, Static)
+        if static.content != content:
+            static.update(content, layout=False)
+
+    def _legend(self, heat: ResidencyMap) -> Content:
+        layout = heat.layout_plan
+        if layout is None:
+            return Content("")
+        parts: list[str | tuple[str, str]] = []
+        for code, name, colour in _LEGEND:
+            glyph = "■" if layout.layers_per_row == 2 else GLYPHS[code]
+            parts += [" "] if parts else []
+            parts += [(glyph, colour), (f" {name}", "$quiet")]
+        parts += [(f"  {layout.note}", "$accent")] if layout.note else []
+        return Content.assemble(*parts)

@@ -1,0 +1,63 @@
+"""The panels folded into one line, for narrow terminals."""
+
+from __future__ import annotations
+
+from textual.content import Content
+
+from app import figures
+from app.widgets.panel import Panel
+from engine.config import APPROX, format_bytes
+from engine.events import HOST, Snapshot
+
+_SPARK_WIDTH = 8
+
+
+class StatusLine(Panel):
+    """TPOT, hits, residency, substitutions and memory; whatever does not fit is left out from the right."""
+
+    def blank_lines(self, width: int) -> list[Content]:
+        return [Content.styled("no figures yet", "$quiet")]
+
+    def lines(self, snapshot: Snapshot, width: int) -> list[Content]:
+        line = Content("")
+        for item in self._items(snapshot):
+            longer = Content.assemble(line, (" │ ", "$faint"), item) if line.cell_length else item
+            if longer.cell_length > width:
+                break
+            line = longer
+        return [line]
+
+    def _items(self, snapshot: Snapshot) -> list[Content]:
+        counters, timing, memory = snapshot.turn_counters, snapshot.timing, snapshot.memory
+        num_experts = sum(map(len, snapshot.residency))
+        on_device = num_experts - sum(codes.count(HOST) for codes in snapshot.residency)
+        spark = figures.sparkline(list(timing.recent_tpot_ms), _SPARK_WIDTH)
+        aes_colour = "$approx" if snapshot.mode == APPROX else "$foreground"
+        return [
+            _item("TPOT", Content.assemble(figures.milliseconds(timing.tpot_now_ms), " " if spark else "", (spark, "$secondary"))),
+            _item("hit", Content(_share(counters.hits, counters.routed))),
+            _item("aes", Content.styled(_ratio(counters.substituted, counters.routed), aes_colour)),
+            _item("res", Content(figures.percent(on_device, num_experts))),
+            _item("mem", Content(_memory(memory.rss_bytes, memory.budget_bytes))),
+        ]
+
+
+def _item(name: str, value: Content) -> Content:
+    return Content.assemble((f"{name} ", "$quiet"), value)
+
+
+def _ratio(part: int, whole: int) -> str:
+    return f"{figures.count(part)}/{figures.count(whole)}" if whole else figures.DASH
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{figures.percent(part, whole)} {_ratio(part, whole)}" if whole else figures.DASH
+
+
+def _memory(held: int, budget: int) -> str:
+    if not budget:
+        return figures.DASH
+    whole = format_bytes(budget)
+    unit = whole.split(" ")[1]
+    scale = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}[unit]
+    return f"{held / scale:.1f}/{whole}" if unit in ("GiB", "TiB") else f"{held / scale:.0f}/{whole}"

@@ -1,0 +1,46 @@
+"""The first line: what this chat is, how full its context is, and the mode."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.containers import Horizontal
+from textual.content import Content
+from textual.widgets import Static
+
+from app import figures
+from app.widgets.mode_badge import ModeBadge
+
+_METER_WIDTH = 8
+_NEARLY_FULL = 0.9
+
+
+class TitleBar(Horizontal):
+    """App, domain and model at the left; context and mode at the right."""
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="title", markup=False)
+        yield Static(id="context-meter", markup=False)
+        yield ModeBadge(id="mode-badge")
+
+    def show_chat(self, domain: str, model: str) -> None:
+        """Name the chat."""
+        parts: list[str | tuple[str, str]] = [("moe-chat", "bold $primary"), (" · ", "$faint"), domain]
+        parts += [(" · ", "$faint"), (model, "$quiet")] if model else []
+        self.query_one("#title", Static).update(Content.assemble(*parts))
+
+    def show_context(self, used_tok: int, total_tok: int) -> None:
+        """Show how much of the context is used."""
+        meter = self.query_one("#context-meter", Static)
+        if total_tok <= 0:
+            content = Content.styled(f"ctx {figures.DASH}", "$quiet")
+        else:
+            colour = "$warning" if used_tok >= _NEARLY_FULL * total_tok else "$secondary"
+            content = Content.assemble(
+                (f"ctx {figures.tokens(used_tok)}/{figures.tokens(total_tok)} ", "$quiet"), (figures.bar(used_tok, total_tok, _METER_WIDTH), colour)
+            )
+        if meter.content != content:
+            meter.update(content)
+
+    def show_mode(self, mode: str, wanted: str | None) -> None:
+        """Show the mode."""
+        self.query_one(ModeBadge).show(mode, wanted)
