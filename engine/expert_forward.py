@@ -1,0 +1,301 @@
+"""The experts function registered with transformers, and one MoE layer's part in prefill and in decode.
+
+Decode (DESIGN of MoE-CORE, "Mechanism"): the misses of this layer go to the link, the next layer's router is asked and its
+absent experts are queued behind them, resident experts are computed meanwhile, arriving ones as they land; outputs are
+summed in top-k order, so that arrival never changes a bit. Prefill is exact, evicts nothing, and streams what is absent
+through staging slots: each expert is fetched once a chunk, the next copy running under this one's compute.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
+
+from engine.formats import ExpertFormat
+from engine.lookahead import Lookahead
+from offload.cache import ExpertCache, Lease
+from offload.geometry import LayerGeometry
+from offload.prefetch import Prefetcher
+from offload.slots import SlotPool
+from offload.staging import StagingRing
+from offload.substitution import Substitution
+
+EXPERTS_IMPLEMENTATION = "moe_chat_offload"
+
+
+def offloaded_experts_forward(
+    self: nn.Module, hidden_states: torch.Tensor, top_k_index: torch.Tensor, top_k_weights: torch.Tensor
+) -> torch.Tensor:
+    """The experts interface: hidden [tokens, hidden], index and weights [tokens, k] -> [tokens, hidden]."""
+    layer: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor] = self.offload_layer  # type: ignore[assignment]
+    return layer(hidden_states, top_k_index, top_k_weights)
+
+
+ALL_EXPERTS_FUNCTIONS.register(EXPERTS_IMPLEMENTATION, offloaded_experts_forward)
+
+
+class ProbedLayer:
+    """Stands in for an experts module before anything is loaded: notes k, returns zeros."""
+
+    def __init__(self) -> None:
+        self.top_k: int | None = None
+
+    def __call__(self, hidden: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        self.top_k = int(index.shape[-1])
+        return torch.zeros_like(hidden)
+
+
+@dataclass(slots=True)
+class StepState:
+    """What all layers share about the step that runs, and what is measured of it. Mutated by the engine thread."""
+
+    is_decode: bool = False
+    is_approx: bool = False
+    is_cancelled: Callable[[], bool] = field(default=lambda: False)
+    after_layer: Callable[[int], None] = field(default=lambda layer: None)
+    link_wait_s: float = 0.0
+    """Decode time spent waiting for the link, monotonic."""
+    substituted: int = 0
+    """Substitutions, monotonic: tells whether a token's KV is approximate."""
+
+
+class SelectionScores(TorchFunctionMode):
+    """Keeps the input of the last `topk` that picked k of all experts: the selection scores, bias included."""
+
+    def __init__(self, num_experts: int, top_k: int) -> None:
+        super().__init__()
+        self._num_experts, self._top_k = num_experts, top_k
+        self.scores: torch.Tensor | None = None
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if getattr(func, "__name__", "") == "topk":
+            k = args[1] if len(args) > 1 else kwargs.get("k")
+            if k == self._top_k and args and args[0].shape[-1] == self._num_experts:
+                self.scores = args[0]
+        return func(*args, **kwargs)
+
+
+class RouterTap:
+    """Keeps what a router said of the running token: its logits, and in APPROX its selection scores."""
+
+    def __init__(self, router: nn.Module | None, layer: LayerGeometry, state: StepState) -> None:
+        self._state, self._layer = state, layer
+        self._logits: torch.Tensor | None = None
+        self._selection: SelectionScores | None = None
+        if router is not None:
+            router.register_forward_pre_hook(self._before)
+            router.register_forward_hook(self._after)
+
+    def _before(self, router: nn.Module, args: Any) -> None:
+        if self._state.is_approx and self._state.is_decode:
+            self._selection = SelectionScores(self._layer.num_experts, self._layer.top_k)
+            self._selection.__enter__()
+
+    def _after(self, router: nn.Module, args: Any, output: Any) -> None:
+        self._logits = output[0] if isinstance(output, tuple) else None
+        if self._selection is not None:
+            self._selection.__exit__(None, None, None)
+
+    def scores(self) -> np.ndarray | None:
+        """The current router score per expert, float32 [num_experts]; None where the router gives none."""
+        return _row(self._logits, self._layer.num_experts)
+
+    def selection_scores(self) -> np.ndarray | None:
+        """What the router ranked, bias included; its logits where it ranked by other means than one `topk`."""
+        mode, self._selection = self._selection, None
+        ranked = _row(mode.scores, self._layer.num_experts) if mode is not None and mode.scores is not None else None
+        return ranked if ranked is not None else self.scores()
+
+
+def _row(scores: torch.Tensor | None, num_experts: int) -> np.ndarray | None:
+    if scores is None or scores.numel() != num_experts:
+        return None
+    return scores.detach().reshape(-1).float().numpy()
+
+
+class MoeLayer:
+    """One MoE layer's experts: called by the library in place of the experts module's own forward."""
+
+    def __init__(
+        self,
+        number: int,
+        geometry: LayerGeometry,
+        layout: ExpertFormat,
+        tap: RouterTap,
+        shared: ExpertPlant,
+    ) -> None:
+        self.number, self.geometry, self.tap = number, geometry, tap
+        self._layout, self._plant, self._state = layout, shared, shared.state
+        self._cache, self._prefetcher, self._lookahead = shared.cache, shared.prefetcher, shared.lookahead
+        self._weights = {slot: layout.bind(shared.pool.tensor(slot)) for slot in shared.pool.slots_of(number)}
+        staging = shared.staging
+        self._staged = [layout.bind(staging.tensor(slot)) for slot in range(staging.num_slots)]
+        self._does_predict = shared.prefetcher.needs_prediction and shared.lookahead.can_predict(number)
+        self.last_experts: list[int] = []
+        self.last_substitutes: list[int] = []
+
+    def __call__(self, hidden: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        """hidden [tokens, hidden], index and weights [tokens, k] -> [tokens, hidden]. Raises WaitCancelled, ExpertReadError."""
+        out = self._decode(hidden, index, weights) if self._state.is_decode else self._prefill(hidden, index, weights)
+        self._state.after_layer(self.number)
+        return out
+
+    # -- decode -------------------------------------------------------------------------------------------------------
+
+    def _decode(self, hidden: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        experts: list[int] = index[0].tolist()
+        if max(experts) >= self.geometry.num_experts:
+            experts, weights = self._without_sentinels(experts, weights)
+        substitutes, mass = self._substitutes(experts, weights) if self._state.is_approx else ({}, 0.0)
+        try:
+            leases = self._cache.acquire(self.number, experts, self.tap.scores, substitutes, mass)
+            self._prefetch()
+            if all(lease.copy is None for lease in leases):
+                out = self._layout.step(hidden, [self._weights[lease.slot] for lease in leases], weights)
+            else:
+                out = self._as_they_land(hidden, leases, weights)
+        finally:
+            self._cache.release(self.number)
+        self.last_experts, self.last_substitutes = experts, list(substitutes.values())
+        return out
+
+    def _without_sentinels(self, experts: list[int], weights: torch.Tensor) -> tuple[list[int], torch.Tensor]:
+        kept = [i for i, expert in enumerate(experts) if expert < self.geometry.num_experts]
+        return [experts[i] for i in kept], weights[:, kept]
+
+    def _prefetch(self) -> None:
+        if not self._does_predict:
+            return
+        following = self.number + 1
+        wanted = self._prefetcher.plan(
+            self._lookahead.predict(self.number), lambda expert: self._cache.is_absent(following, expert)
+        )
+        if wanted:
+            self._cache.prefetch(following, wanted)
+
+    def _as_they_land(self, hidden: torch.Tensor, leases: list[Lease], weights: torch.Tensor) -> torch.Tensor:
+        """Resident experts first, arriving ones in order of need; summed in top-k order all the same."""
+        out = torch.empty(len(leases), hidden.shape[-1], dtype=hidden.dtype)
+        for position, lease in sorted(enumerate(leases), key=lambda pair: pair[1].copy is not None):
+            if lease.copy is not None:
+                self._state.link_wait_s += lease.copy.wait(self._state.is_cancelled)
+            out[position] = self._layout.run(hidden, self._weights[lease.slot])[0]
+        weighted = out * weights.reshape(-1, 1)
+        return weighted.view(1, len(leases), -1).sum(dim=1).to(hidden.dtype)
+
+    def _substitutes(self, experts: list[int], weights: torch.Tensor) -> tuple[dict[int, int], float]:
+        scores = self.tap.selection_scores()
+        if scores is None or all(self._cache.is_resident(self.number, expert) for expert in experts):
+            return {}, 0.0
+        chosen = self._plant.substitution.choose(experts, scores, self._can_substitute, self._is_resident)
+        share = weights.reshape(-1).tolist()
+        whole = sum(share) or 1.0
+        self._state.substituted += len(chosen)
+        return chosen, sum(share[i] / whole for i, expert in enumerate(experts) if expert in chosen)
+
+    def _is_resident(self, expert: int) -> bool:
+        return self._cache.is_resident(self.number, expert)
+
+    def _can_substitute(self, expert: int) -> bool:
+        """Absent, or in flight and not due before the resident ones are computed."""
+        copy = self._cache.copy_of(self.number, expert)
+        if copy is None:
+            return self._cache.is_absent(self.number, expert)
+        eta_s = copy.eta_s()
+        return eta_s is not None and eta_s > self._plant.expert_compute_s * self.geometry.top_k
+
+    # -- prefill ------------------------------------------------------------------------------------------------------
+
+    def _prefill(self, hidden: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        num_tok, top_k = index.shape
+        order_of, rows_of = self._by_expert(index)
+        out = torch.zeros(num_tok * top_k, hidden.shape[-1], dtype=hidden.dtype)
+        resident = self._cache.lock_resident(self.number, order_of)
+        try:
+            for expert in resident:
+                self._run_rows(expert, self._weights[resident[expert]], hidden, rows_of, out, top_k)
+            self._stream([expert for expert in order_of if expert not in resident], hidden, rows_of, out, top_k)
+        finally:
+            self._cache.release(self.number)
+        weighted = out * weights.reshape(-1, 1)
+        self.last_experts, self.last_substitutes = order_of, []
+        return weighted.view(num_tok, top_k, -1).sum(dim=1).to(hidden.dtype)
+
+    def _by_expert(self, index: torch.Tensor) -> tuple[list[int], dict[int, torch.Tensor]]:
+        """(experts, most used first; expert -> its rows in the flat [tokens * k] routing, ascending)."""
+        sorted_ids, permutation = torch.sort(index.reshape(-1), stable=True)
+        experts, counts = torch.unique_consecutive(sorted_ids, return_counts=True)
+        rows = dict(zip(experts.tolist(), permutation.split(counts.tolist()), strict=True))
+        known = [expert for expert in rows if expert < self.geometry.num_experts]
+        return sorted(known, key=lambda expert: -rows[expert].numel()), rows
+
+    def _run_rows(
+        self, expert: int, bound: Any, hidden: torch.Tensor, rows_of: dict[int, torch.Tensor], out: torch.Tensor, top_k: int
+    ) -> None:
+        rows = rows_of[expert]
+        out[rows] = self._layout.run(hidden[rows // top_k], bound).to(out.dtype)
+
+    def _stream(
+        self, experts: list[int], hidden: torch.Tensor, rows_of: dict[int, torch.Tensor], out: torch.Tensor, top_k: int
+    ) -> None:
+        """Absent experts one after the other, as many copies ahead as there are staging slots."""
+        staging = self._plant.staging
+        started: deque[tuple[int, Lease, bool]] = deque()
+        waiting = deque(experts)
+        try:
+            while waiting or started:
+                while waiting and len(started) < staging.num_slots:
+                    started.append(self._start(waiting.popleft()))
+                expert, lease, is_staged = started.popleft()
+                if lease.copy is not None:
+                    lease.copy.wait(self._state.is_cancelled)
+                bound = self._staged[lease.slot] if is_staged else self._weights[lease.slot]
+                self._run_rows(expert, bound, hidden, rows_of, out, top_k)
+                if is_staged:
+                    self._cache.count_prefill_load(self.number, self.geometry.expert_bytes)
+                    staging.free(lease.slot)
+        finally:
+            staging.free_all()
+
+    def _start(self, expert: int) -> tuple[int, Lease, bool]:
+        """An empty slot of the decode set is filled; a full set is left as it is and staging is used."""
+        lease = self._cache.claim_free(self.number, expert)
+        if lease is not None:
+            return expert, lease, False
+        return expert, self._plant.staging.load(self.number, expert, self.geometry.expert_bytes), True
+
+
+@dataclass(slots=True)
+class ExpertPlant:
+    """The machinery all MoE layers share."""
+
+    cache: ExpertCache
+    pool: SlotPool
+    staging: StagingRing
+    prefetcher: Prefetcher
+    substitution: Substitution
+    lookahead: Lookahead
+    state: StepState
+    expert_compute_s: float = 0.0
+    """Time one resident expert's compute takes, measured at warm-up."""
+
+
+def measure_expert_compute_s(layer: MoeLayer, hidden_dim: int, dtype: torch.dtype) -> float:
+    """Median seconds of one expert on one token, on whatever bytes its first slot holds."""
+    bound = next(iter(layer._weights.values()))
+    hidden, times = torch.zeros(1, hidden_dim, dtype=dtype), []
+    for _ in range(9):
+        start = perf_counter()
+        layer._layout.run(hidden, bound)
+        times.append(perf_counter() - start)
+    return sorted(times)[4]

@@ -1,0 +1,30 @@
+"""What the bytes of a slot mean, and how to compute an expert from them. One file per stored format.
+
+A format is made once per experts module. The offload core moves bytes and knows none of this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import torch
+
+
+class ExpertFormat(Protocol):
+    """How one experts module's experts lie in slots."""
+
+    slot_bytes: int
+    """Bytes one expert takes in a slot."""
+
+    def bind(self, slot: torch.Tensor) -> Any:
+        """The weights of the expert in `slot` (uint8 [slot_bytes]) as views that stay valid whatever is copied there."""
+        ...
+
+    def run(self, hidden: torch.Tensor, weights: Any) -> torch.Tensor:
+        """One expert on `hidden` [tokens, hidden] -> [tokens, hidden], routing weight not applied."""
+        ...
+
+    def step(self, hidden: torch.Tensor, weights: Sequence[Any], routing_weights: torch.Tensor) -> torch.Tensor:
+        """All of one token's experts, in top-k order: `hidden` [1, hidden], `routing_weights` [1, k] -> [1, hidden]."""
+        ...

@@ -1,0 +1,116 @@
+"""bf16, fp16 and fp32 experts: a slot holds the parameters one after another, as the experts module declares them.
+
+Every operation is the one the library's `grouped_mm` experts function does on the same rows, so that results are equal
+bit for bit: `mm` per expert, the module's own gate, routing weights applied, summed over k in top-k order in fp32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+DENSE_DTYPES = (torch.bfloat16, torch.float16, torch.float32)
+PARAMETER_NAMES = ("gate_up_proj", "up_proj", "gate_up_proj_bias", "up_proj_bias", "down_proj", "down_proj_bias")
+"""The parameters an experts module holds per expert, by the names the experts interface gives them."""
+_ALIGNMENT = 64
+
+
+class ParameterLayout(NamedTuple):
+    """Where one expert's share of a parameter lies in its slot."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    slot_offset: int
+    num_bytes: int
+
+
+class DenseWeights(NamedTuple):
+    """One expert's weights, oriented for `mm(rows, weight)`."""
+
+    up: torch.Tensor
+    up_bias: torch.Tensor | None
+    down: torch.Tensor
+    down_bias: torch.Tensor | None
+
+
+class DenseFormat:
+    """The layout and the arithmetic of one experts module.
+
+    `shapes` and `dtypes` are those of the module's per-expert parameters, without the expert dimension.
+    """
+
+    def __init__(self, module: nn.Module, parameters: dict[str, tuple[tuple[int, ...], torch.dtype]], top_k: int) -> None:
+        self.module = module
+        self.layout: list[ParameterLayout] = []
+        offset = 0
+        for name in PARAMETER_NAMES:
+            if name in parameters:
+                shape, dtype = parameters[name]
+                num_bytes = torch.Size(shape).numel() * dtype.itemsize
+                self.layout.append(ParameterLayout(name, shape, dtype, offset, num_bytes))
+                offset += -(-num_bytes // _ALIGNMENT) * _ALIGNMENT
+        self.slot_bytes = offset
+        self._has_gate: bool = module.has_gate  # type: ignore[assignment]
+        self._has_bias: bool = module.has_bias  # type: ignore[assignment]
+        self._has_norm: bool = module.has_post_expert_norm  # type: ignore[assignment]
+        self._is_transposed: bool = module.is_transposed  # type: ignore[assignment]
+        self._up_name = "gate_up_proj" if self._has_gate else "up_proj"
+        up, down = parameters[self._up_name], parameters["down_proj"]
+        output = 1 if self._is_transposed else 0
+        self._dtype = up[1]
+        self._up = torch.empty(top_k, up[0][output], dtype=up[1])
+        self._down = torch.empty(top_k, down[0][output], dtype=down[1])
+        self._up_rows, self._down_rows = self._up.split(1), self._down.split(1)
+
+    def bind(self, slot: torch.Tensor) -> DenseWeights:
+        """Views into `slot` (uint8, at least `slot_bytes` long)."""
+        views: dict[str, torch.Tensor] = {}
+        for part in self.layout:
+            raw = slot[part.slot_offset : part.slot_offset + part.num_bytes]
+            views[part.name] = raw.view(part.dtype).view(part.shape)
+        up, down = views[self._up_name], views["down_proj"]
+        if not self._is_transposed:
+            up, down = up.t(), down.t()
+        return DenseWeights(up, views.get(self._up_name + "_bias"), down, views.get("down_proj_bias"))
+
+    def _activate(self, projected: torch.Tensor) -> torch.Tensor:
+        module: Any = self.module
+        activated: torch.Tensor = module._apply_gate(projected) if self._has_gate else module.act_fn(projected)
+        return activated
+
+    def run(self, hidden: torch.Tensor, weights: DenseWeights) -> torch.Tensor:
+        """One expert on rows: [tokens, hidden] -> [tokens, hidden]."""
+        projected = torch.mm(hidden.to(self._dtype), weights.up)
+        if weights.up_bias is not None:
+            projected.add_(weights.up_bias)
+        out = torch.mm(self._activate(projected), weights.down)
+        if weights.down_bias is not None:
+            out.add_(weights.down_bias)
+        return self._normed(out)
+
+    def _normed(self, out: torch.Tensor) -> torch.Tensor:
+        if not self._has_norm:
+            return out
+        module: Any = self.module
+        normed: torch.Tensor = module.post_expert_norm(out)
+        return normed
+
+    def step(self, hidden: torch.Tensor, weights: Sequence[DenseWeights], routing_weights: torch.Tensor) -> torch.Tensor:
+        """One token through its k resident experts; the preallocated rows keep the call count low."""
+        k, rows = len(weights), hidden.to(self._dtype)
+        for expert, row in zip(weights, self._up_rows, strict=False):
+            torch.mm(rows, expert.up, out=row)
+            if expert.up_bias is not None:
+                row.add_(expert.up_bias)
+        activated = self._activate(self._up if k == len(self._up_rows) else self._up[:k]).split(1)
+        for expert, act, row in zip(weights, activated, self._down_rows, strict=False):
+            torch.mm(act, expert.down, out=row)
+            if expert.down_bias is not None:
+                row.add_(expert.down_bias)
+        out = self._normed(self._down if k == len(self._down_rows) else self._down[:k])
+        weighted = out * routing_weights.reshape(-1, 1)
+        return weighted.view(1, k, -1).sum(dim=1).to(hidden.dtype)

@@ -1,0 +1,88 @@
+"""What this machine has: memory that may be used, and what this process holds. Linux first; elsewhere best effort."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+from pathlib import Path
+
+_CGROUP_V2 = Path("/sys/fs/cgroup")
+_CGROUP_V1 = Path("/sys/fs/cgroup/memory")
+
+
+def available_bytes() -> int:
+    """Memory this process may come to hold: what is free or reclaimable, within its memory group, plus what it has."""
+    held = rss_bytes()
+    candidates = [_meminfo("MemAvailable") + held, *_group_limits()]
+    return min(candidates)
+
+
+def rss_bytes() -> int:
+    """Resident set of this process now."""
+    status = _status("VmRSS")
+    return status if status is not None else peak_rss_bytes()
+
+
+def peak_rss_bytes() -> int:
+    """Largest resident set so far. (`ru_maxrss` would carry the parent's peak over fork and exec.)"""
+    status = _status("VmHWM")
+    if status is not None:
+        return status
+    scale = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
+
+
+def num_cores() -> int:
+    """Cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _status(name: str) -> int | None:
+    try:
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith(name + ":"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return None
+
+
+def _meminfo(name: str) -> int:
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith(name + ":"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+
+
+def _group_limits() -> list[int]:
+    """Limits of the memory groups this process is in, version 1 and 2."""
+    limits = []
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers == "memory":
+            limits += _limits_above(_CGROUP_V1, path, "memory.limit_in_bytes")
+        elif controllers == "":
+            limits += _limits_above(_CGROUP_V2, path, "memory.max")
+    return limits
+
+
+def _limits_above(root: Path, path: str, name: str) -> list[int]:
+    limits = []
+    folder = root / path.lstrip("/")
+    while folder == root or root in folder.parents:
+        try:
+            text = (folder / name).read_text().strip()
+        except OSError:
+            text = "max"
+        if text != "max" and int(text) < 1 << 60:
+            limits.append(int(text))
+        folder = folder.parent
+    return limits

@@ -1,0 +1,182 @@
+"""What is measured of an answer, and the snapshot the panels read: built by the engine's thread, a few times a second."""
+
+from __future__ import annotations
+
+import statistics
+from collections import deque
+from collections.abc import Callable
+from time import monotonic, perf_counter
+
+from engine import machine
+from engine.events import LABEL_APPROX, LABEL_APPROX_CONTEXT, LABEL_EXACT, LinkUse, MemoryUse, Snapshot, Timing, TurnStats
+from engine.expert_forward import MoeLayer, StepState
+from offload.budget import BudgetPlan
+from offload.cache import ExpertCache
+from offload.counters import Counters, ratio
+from offload.link import Link
+
+SNAPSHOT_PERIOD_S = 0.125
+_RECENT_TOK = 64
+
+
+def percentile(values: list[float], share: float) -> float | None:
+    """The nearest-rank percentile; None without values."""
+    return sorted(values)[min(int(share * len(values)), len(values) - 1)] if values else None
+
+
+class TurnClock:
+    """Times one answer: from its submission over the first token to the last."""
+
+    def __init__(self, state: StepState) -> None:
+        self._state = state
+        self._start = perf_counter()
+        self._last: float | None = None
+        self._wait_at_first = 0.0
+        self.ttft_ms: float | None = None
+        self.tpot_ms: list[float] = []
+
+    def token(self) -> None:
+        """A token is there."""
+        now = perf_counter()
+        if self._last is None:
+            self.ttft_ms = (now - self._start) * 1000
+            self._wait_at_first = self._state.link_wait_s
+        else:
+            self.tpot_ms.append((now - self._last) * 1000)
+        self._last = now
+
+    @property
+    def link_wait_ms(self) -> float:
+        """Waited for the link since the first token."""
+        return (self._state.link_wait_s - self._wait_at_first) * 1000 if self._last is not None else 0.0
+
+    def timing(self) -> Timing:
+        """For the snapshot."""
+        times = self.tpot_ms
+        return Timing(
+            ttft_ms=self.ttft_ms,
+            tpot_now_ms=times[-1] if times else None,
+            tpot_mean_ms=statistics.fmean(times) if times else None,
+            tpot_p50_ms=percentile(times, 0.5),
+            tpot_p95_ms=percentile(times, 0.95),
+            link_wait_rate=ratio(self.link_wait_ms, sum(times)),
+            recent_tpot_ms=tuple(times[-_RECENT_TOK:]),
+        )
+
+
+class Telemetry:
+    """Holds what the snapshot is made of. Only the engine's thread touches it."""
+
+    def __init__(
+        self, cache: ExpertCache, link: Link, layers: list[MoeLayer], plan: BudgetPlan, depth: int, state: StepState
+    ) -> None:
+        self._cache, self._link, self._layers, self._plan, self._depth = cache, link, layers, plan, depth
+        self._state = state
+        self._sequence = 0
+        self._turn_start = Counters()
+        self._turn_end: Counters | None = None
+        self._clock: TurnClock | None = None
+        self._published_s = 0.0
+        self.phase = "idle"
+        self.mode = "exact"
+        self.context_used_tok = 0
+        self.is_context_approximate = False
+
+    def begin_turn(self) -> TurnClock:
+        """A new answer: its counters start at zero."""
+        self._turn_start, self._turn_end = self._cache.total_counters(), None
+        self._clock = TurnClock(self._state)
+        return self._clock
+
+    def end_turn(self) -> None:
+        """The answer is complete; its figures stay on show."""
+        self._turn_end = self._cache.total_counters()
+
+    def is_due(self) -> bool:
+        """Whether a snapshot is due; cheap enough to ask after every layer."""
+        now = monotonic()
+        if now - self._published_s < SNAPSHOT_PERIOD_S:
+            return False
+        self._published_s = now
+        return True
+
+    def turn_counters(self) -> Counters:
+        """Of the answer being written, or of the last one."""
+        return (self._turn_end or self._cache.total_counters()) - self._turn_start
+
+    def snapshot(self) -> Snapshot:
+        """Everything the panels show, as of now."""
+        self._sequence += 1
+        per_layer = tuple(self._cache.counters(layer.number) for layer in self._layers)
+        is_running = self.phase in ("prefill", "decode")
+        return Snapshot(
+            sequence=self._sequence,
+            phase=self.phase,
+            mode=self.mode,
+            residency=tuple(self._codes(layer, is_running) for layer in self._layers),
+            slots_per_layer=self._cache.slots_per_layer,
+            layer_numbers=tuple(layer.geometry.layer_number for layer in self._layers),
+            layer_counters=per_layer,
+            turn_counters=self.turn_counters(),
+            prefetch_depth=self._depth,
+            context_used_tok=self.context_used_tok,
+            context_tok=self._plan.context_tok,
+            timing=self._clock.timing() if self._clock else Timing(),
+            memory=self.memory(),
+            link=self.link(),
+            is_context_approximate=self.is_context_approximate,
+            counters=Counters.total(per_layer),
+        )
+
+    def _codes(self, layer: MoeLayer, is_running: bool) -> bytes:
+        if not is_running or self.phase == "prefill":
+            return self._cache.residency_codes(layer.number)
+        chosen = [expert for expert in layer.last_experts if self._cache.is_resident(layer.number, expert)]
+        return self._cache.residency_codes(layer.number, chosen, layer.last_substitutes)
+
+    def memory(self) -> MemoryUse:
+        """The plan against what the process holds."""
+        return MemoryUse(self._plan.budget_bytes, self._plan.parts, machine.rss_bytes(), machine.peak_rss_bytes())
+
+    def link(self) -> LinkUse:
+        """The link as measured."""
+        link = self._link
+        return LinkUse(link.bytes_per_s, link.best_bytes_per_s, link.emulated_bytes_per_s, link.queued, link.bytes_moved)
+
+
+class TurnRecord:
+    """Collects one answer's record, for `TurnStats`."""
+
+    def __init__(self, telemetry: Telemetry, prompt_tok: int, reused_tok: int, describe_link: Callable[[], str]) -> None:
+        self._telemetry, self._prompt_tok, self._reused_tok = telemetry, prompt_tok, reused_tok
+        self._describe_link = describe_link
+        self.clock = telemetry.begin_turn()
+        self.new_tok = 0
+        self._bytes: deque[int] = deque([telemetry.turn_counters().bytes_loaded], maxlen=2)
+
+    def prefill_done(self) -> None:
+        """Bytes moved from here on are decode's."""
+        self._bytes.append(self._telemetry.turn_counters().bytes_loaded)
+
+    def stats(self) -> TurnStats:
+        """The record as it stands."""
+        counters, timing = self._telemetry.turn_counters(), self.clock.timing()
+        prefill_bytes = self._bytes[-1] if len(self._bytes) == 2 else counters.bytes_loaded
+        was_approximate = self._telemetry.is_context_approximate
+        label = LABEL_APPROX if counters.substituted else LABEL_APPROX_CONTEXT if was_approximate else LABEL_EXACT
+        return TurnStats(
+            prompt_tok=self._prompt_tok,
+            reused_tok=self._reused_tok,
+            new_tok=self.new_tok,
+            ttft_ms=timing.ttft_ms,
+            tpot_ms=timing.tpot_mean_ms,
+            tpot_p50_ms=timing.tpot_p50_ms,
+            tpot_p95_ms=timing.tpot_p95_ms,
+            link_wait_ms=self.clock.link_wait_ms,
+            counters=counters,
+            prefill_bytes=prefill_bytes,
+            decode_bytes=counters.bytes_loaded - prefill_bytes,
+            label=label,
+            prefill_path="resident experts in place, the others streamed one at a time",
+            link=self._describe_link(),
+        )
