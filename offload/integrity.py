@@ -25,8 +25,12 @@ def _check_slots(group: GroupBook) -> None:
     numbers = [book.layer for book in group.layers]
     for layer, expert in experts:
         _require(layer in numbers, f"expert {expert} of layer {layer} is in a slot of layers {numbers}")
-    for slot in group.locked_slots():
-        _require(slot in group.slots, f"slot {slot} is locked in a group of slots {list(group.slots)}")
+    for lease in [lease for book in group.layers for lease in book.leases]:
+        arrival = group.arrivals.get(lease.slot)
+        if lease.copy is None:
+            _require(lease.slot in group.occupants, f"slot {lease.slot} is leased and empty")
+        elif not lease.copy.is_done:
+            _require(arrival is not None and arrival.copy is lease.copy, f"slot {lease.slot} is leased and given away")
 
 
 def _check_states(book: LayerBook) -> None:

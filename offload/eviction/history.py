@@ -11,6 +11,8 @@ import numpy as np
 from offload.geometry import Geometry
 
 _RESCALE_AT = 1e100
+_SMALLEST_SPREAD = 1e-30
+"""Scores closer together than this are taken to be equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,7 @@ def _scaled(scores: np.ndarray, weight: float) -> list[float]:
     if not known.size:
         return [0.0] * len(scores)
     low, high = float(known.min()), float(known.max())
-    scaled = (scores.astype(np.float64) - low) * (weight / ((high - low) or 1.0))
+    spread = high - low if high - low > _SMALLEST_SPREAD else 1.0
+    scaled = (scores.astype(np.float64) - low) * (weight / spread)
     values: list[float] = (scaled if known is scores else np.where(finite, scaled, 0.0)).tolist()
     return values
