@@ -8,7 +8,7 @@ from textual.widget import Widget
 from app import figures, progress_line
 from app.engine_bridge import EngineBridge, EngineState
 from app.sanitise import visible
-from engine.events import PrefillProgress
+from engine.events import EngineReady, PrefillProgress
 
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
@@ -35,6 +35,11 @@ class ActivityLine(Widget):
             self._working(progress_line.loading(bridge.progress) + waiting)
         else:
             self._working("starting the engine …" + waiting)
+
+    def show_ready(self, ready: EngineReady) -> None:
+        """The engine waits for a question."""
+        shape = f"{ready.num_layers} x {ready.num_experts} experts, {ready.top_k} a token"
+        self._set(Content.assemble(("● ", "$success"), (f"{visible(ready.model_name)} is ready  ·  {shape}  ·  loaded in {ready.load_s:.1f} s", "$quiet")))
 
     def show_prefill(self, progress: PrefillProgress | None, num_waiting: int) -> None:
         """The prompt is being read."""

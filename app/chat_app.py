@@ -1,0 +1,155 @@
+"""The Textual app: wiring only."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import ClassVar, Protocol, runtime_checkable
+
+from rich.text import Text
+from textual.app import App, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+
+from app.chat_store import ChatStore
+from app.crash_log import log_crash
+from app.domains import Domain
+from app.engine_bridge import EngineBridge
+from app.markdown_style import rich_theme
+from app.recorder import Recorder
+from app.screens.chat import ChatScreen
+from app.screens.domain_menu import DomainMenu
+from app.screens.help import HelpScreen
+from app.themes import DARK, LIGHT, load_themes
+from engine.config import SamplingConfig
+from engine.events import Event, Snapshot
+
+_BEAT_S = 0.1
+"""Text is flushed at most this often."""
+
+_SNAPSHOT_S, _IDLE_SNAPSHOT_S = 0.25, 1.0
+"""How often the panels look, while something happens and while nothing does or nobody looks."""
+
+_QUIET_PHASES = ("idle",)
+
+
+@runtime_checkable
+class EngineWatcher(Protocol):
+    """A screen that shows what the engine does."""
+
+    async def engine_events(self, happened: list[Event]) -> None: ...
+
+    def engine_snapshot(self, snapshot: Snapshot) -> None: ...
+
+
+class ChatApp(App[None]):
+    """moe-chat. The engine has been started, or is started when the app is mounted."""
+
+    TITLE = "moe-chat"
+    ENABLE_COMMAND_PALETTE = True
+    CSS_PATH: ClassVar[list[str | Path]] = [f"styles/{name}.tcss" for name in ("base", "chat", "panels", "menu")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+p", "command_palette", "Palette", priority=True),
+        Binding("f1", "help", "Help", priority=True),
+        Binding("ctrl+q", "quit", "Quit", priority=True),
+    ]
+
+    def __init__(self, bridge: EngineBridge, store: ChatStore, sampling: SamplingConfig, notices: tuple[str, ...] = ()) -> None:
+        super().__init__()
+        self._bridge = bridge
+        self._recorder = Recorder(store, self._tell)
+        self._sampling = sampling
+        self._notices = notices
+        self._chat: ChatScreen | None = None
+        self._snapshot_at = 0.0
+        self._shown_sequence = -1
+        for theme in load_themes():
+            self.register_theme(theme)
+        self.theme = DARK
+
+    def on_mount(self) -> None:
+        self.theme_changed_signal.subscribe(self, lambda _: self._style_markdown(), immediate=True)
+        self._style_markdown()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self.exit)
+        self.push_screen(DomainMenu(self._bridge, can_go_back=False), self._chosen)
+        for notice in self._notices:
+            self.notify(notice, severity="warning", timeout=8, markup=False)
+        self.set_interval(_BEAT_S, self._beat)
+
+    def on_unmount(self) -> None:
+        if self._chat is not None:
+            self._chat.flow.save_partial()
+        self._bridge.close()
+        self._recorder.close()
+
+    async def _beat(self) -> None:
+        """Drain the engine's events, and look at its state as often as it is worth it."""
+        happened = self._bridge.poll()
+        snapshot, now = self._bridge.snapshot, time.monotonic()
+        is_quiet = snapshot is None or snapshot.phase in _QUIET_PHASES or not self.app_focus
+        is_due = now - self._snapshot_at >= (_IDLE_SNAPSHOT_S if is_quiet and not happened else _SNAPSHOT_S)
+        for screen in self.screen_stack:
+            if not isinstance(screen, EngineWatcher) or not screen.is_mounted:
+                continue
+            await screen.engine_events(happened)
+            if snapshot is not None and is_due and snapshot.sequence != self._shown_sequence:
+                screen.engine_snapshot(snapshot)
+        if snapshot is not None and is_due:
+            self._snapshot_at, self._shown_sequence = now, snapshot.sequence
+
+    async def _chosen(self, domain: Domain | None) -> None:
+        """A domain was chosen in the menu."""
+        if domain is None:
+            return
+        if self._chat is None:
+            self._chat = ChatScreen(self._bridge, self._recorder, self._sampling, domain)
+            self.push_screen(self._chat)
+        else:
+            await self._chat.begin_chat(domain)
+
+    def action_choose_domain(self) -> None:
+        """The menu of domains, over the chat."""
+        if not isinstance(self.screen, DomainMenu):
+            self.push_screen(DomainMenu(self._bridge, can_go_back=self._chat is not None), self._chosen)
+
+    def action_help(self) -> None:
+        """Keys and words."""
+        if not isinstance(self.screen, HelpScreen):
+            self.push_screen(HelpScreen())
+
+    def action_toggle_theme(self) -> None:
+        """Dark or light."""
+        self.theme = LIGHT if self.theme == DARK else DARK
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """The palette: every action of the chat, then those of the app."""
+        if isinstance(screen, ChatScreen):
+            yield SystemCommand("Stop", "Stop the answer, keep what there is (esc)", screen.action_stop)
+            yield SystemCommand("Exact or approximate", "The other mode, from the next token (f5)", screen.action_toggle_mode)
+            yield SystemCommand("New chat", "An empty chat in the same domain (ctrl+n)", screen.action_new_chat)
+            yield SystemCommand("Panels", "Full, one line, off (f4)", screen.action_cycle_panels)
+            yield SystemCommand("Copy", "Copy what is selected (ctrl+c)", screen.action_copy_text)
+            yield SystemCommand("Follow the answer", "To the end of the transcript (end)", screen.action_to_bottom)
+            yield SystemCommand("Restart the engine", "Load the model anew (f8)", screen.action_restart_engine)
+            yield SystemCommand("Domain", "Choose a domain and begin a chat in it (f3)", self.action_choose_domain)
+        yield SystemCommand("Light or dark", "The other theme", self.action_toggle_theme)
+        yield SystemCommand("Help", "Keys and words (f1)", self.action_help)
+        yield SystemCommand("Quit", "Leave; the chat is kept (ctrl+q)", self.action_quit)
+
+    def _tell(self, text: str) -> None:
+        """Something about keeping chats that the user must know."""
+        self.notify(text, severity="warning", timeout=12, markup=False)
+
+    def _style_markdown(self) -> None:
+        self.console.push_theme(rich_theme(self.theme_variables))
+
+    def _fatal_error(self) -> None:
+        """An unexpected error: its traceback goes to the log, a sentence to the screen."""
+        message = log_crash(self._exception) if self._exception is not None else "moe-chat met an unexpected error."
+        self._exit_renderables.append(Text(message))
+        self._close_messages_no_wait()

@@ -1,0 +1,35 @@
+"""Opening the chat: the engine's process first, so that it imports while the first frame is drawn."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from app import options
+from app.chat_store import ChatStore
+from app.engine_bridge import EngineBridge
+from app.engine_launch import make_link
+from app.instance import InstanceLock
+from app.paths import AppPaths
+from engine.errors import ConfigError
+
+
+def chat(arguments: argparse.Namespace) -> int:
+    """Run the app until the user leaves it; returns the exit code. Raises ConfigError without a terminal."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise ConfigError("The chat needs a terminal.", 'Without one: moe-chat ask "your question"')
+    config, sampling = options.engine_config(arguments), options.sampling_config(arguments)
+    paths = AppPaths.from_environment()
+    lock = InstanceLock(paths.instance_lock)
+    second = lock.acquire()
+    bridge = EngineBridge(lambda: make_link(paths), config)
+    bridge.start()
+    try:
+        from app.chat_app import ChatApp
+
+        app = ChatApp(bridge, ChatStore(paths.chats_db), sampling, notices=(second,) if second else ())
+        app.run()
+        return app.return_code or 0
+    finally:
+        bridge.close()
+        lock.release()
