@@ -30,6 +30,7 @@ WEIGHTS_FILE = "model.safetensors"
 WEIGHTS_BYTES = 708_293_528
 HEADER_BYTES = 211_352
 WEIGHTS_SHA256 = "774a229624f1a0ebcb997fc6b4619fb85c86123bac8f4e1f6eee3e4923119d33"
+_PIECE_ROWS = 2048
 BUILD_STAGE = "building the demo's checkpoint"
 
 Floats = npt.NDArray[np.float32]
@@ -120,7 +121,11 @@ def load_carve() -> Carve:
 def to_bfloat16(values: Floats) -> Bits:
     """Round to the nearest bf16, ties to even, as torch does. Finite values only."""
     bits = np.ascontiguousarray(values).view(np.uint32)
-    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+    rounded = np.empty(bits.shape, np.uint16)
+    for row in range(0, len(bits), _PIECE_ROWS):
+        piece = bits[row : row + _PIECE_ROWS]
+        rounded[row : row + _PIECE_ROWS] = (piece + ((piece >> 16) & 1) + 0x7FFF) >> 16
+    return rounded
 
 
 def unpermute(weight: Floats, num_heads: int) -> Floats:
