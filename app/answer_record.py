@@ -45,19 +45,41 @@ def summary(stats: TurnStats, reason: str, top_k: int | None) -> str:
 def stats_lines(stats: TurnStats, reason: str, top_k: int | None) -> list[str]:
     """The long form, one aspect a line, for `ask --stats`."""
     counters, routed = stats.counters, stats.counters.routed
-    return [
-        f"answer    {stats.new_tok} tok, {_REASONS.get(reason, 'complete')}, {label_text(stats, top_k)}",
-        f"prompt    {stats.prompt_tok} tok, {stats.reused_tok} of them reused, {format_bytes(stats.prefill_bytes)} copied"
-        + (f", {stats.prefill_path}" if stats.prefill_path else ""),
-        f"speed     TTFT {figures.milliseconds(stats.ttft_ms)}, TPOT {figures.milliseconds(stats.tpot_ms)}"
-        f" (p50 {figures.milliseconds(stats.tpot_p50_ms)}, p95 {figures.milliseconds(stats.tpot_p95_ms)}), {figures.tok_per_s(stats.tpot_ms)}",
-        f"experts   {figures.count(routed)} routed: {figures.share(counters.resident_hits, routed)} resident hits,"
-        f" {figures.share(counters.prefetched_hits, routed)} prefetched hits, {figures.share(counters.late, routed)} late,"
-        f" {figures.share(counters.misses, routed)} misses ({counters.cold_misses} cold, {counters.capacity_misses} capacity),"
-        f" {figures.share(counters.substituted, routed)} substituted",
-        f"prefetch  {figures.share(counters.prefetch_useful, counters.prefetch_issued)} useful of those issued,"
-        f" {counters.prefetch_late} late, {counters.prefetch_wasted} wasted, {counters.prefetch_cancelled} cancelled,"
-        f" {counters.prefetch_in_flight} open",
-        f"link      {format_bytes(stats.decode_bytes)} moved in decode, {figures.milliseconds(stats.link_wait_ms)} waited for it"
-        + (f", {stats.link}" if stats.link else ""),
-    ]
+    experts = (
+        f"{figures.share(counters.resident_hits, routed)} resident hits",
+        f"{figures.share(counters.prefetched_hits, routed)} prefetched hits",
+        f"{figures.share(counters.late, routed)} late",
+        f"{figures.share(counters.misses, routed)} misses"
+        f" ({counters.cold_misses} cold, {counters.capacity_misses} capacity)",
+        f"{figures.share(counters.substituted, routed)} substituted",
+    )
+    prefetch = (
+        f"{figures.share(counters.prefetch_useful, counters.prefetch_issued)} useful of those issued",
+        f"{counters.prefetch_late} late",
+        f"{counters.prefetch_wasted} wasted",
+        f"{counters.prefetch_cancelled} cancelled",
+        f"{counters.prefetch_in_flight} open",
+    )
+    lines = {
+        "answer": (f"{stats.new_tok} tok", _REASONS.get(reason, "complete"), label_text(stats, top_k)),
+        "prompt": (
+            f"{stats.prompt_tok} tok",
+            f"{stats.reused_tok} of them reused",
+            f"{format_bytes(stats.prefill_bytes)} copied",
+            stats.prefill_path,
+        ),
+        "speed": (
+            f"TTFT {figures.milliseconds(stats.ttft_ms)}",
+            f"TPOT {figures.milliseconds(stats.tpot_ms)}"
+            f" (p50 {figures.milliseconds(stats.tpot_p50_ms)}, p95 {figures.milliseconds(stats.tpot_p95_ms)})",
+            figures.tok_per_s(stats.tpot_ms),
+        ),
+        "experts": (f"{figures.count(routed)} routed", *experts),
+        "prefetch": prefetch,
+        "link": (
+            f"{format_bytes(stats.decode_bytes)} moved in decode",
+            f"{figures.milliseconds(stats.link_wait_ms)} waited for it",
+            stats.link,
+        ),
+    }
+    return [f"{name:<10}{', '.join(part for part in parts if part)}" for name, parts in lines.items()]

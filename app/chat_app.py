@@ -6,7 +6,7 @@ import asyncio
 import signal
 import time
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import PurePath
 from typing import ClassVar, Protocol, runtime_checkable
 
 from rich.text import Text
@@ -50,14 +50,18 @@ class ChatApp(App[None]):
 
     TITLE = "moe-chat"
     ENABLE_COMMAND_PALETTE = True
-    CSS_PATH: ClassVar[list[str | Path]] = [f"styles/{name}.tcss" for name in ("base", "chat", "panels", "menu")]
+    CSS_PATH: ClassVar[str | PurePath | list[str | PurePath] | None] = [
+        f"styles/{name}.tcss" for name in ("base", "chat", "panels", "menu")
+    ]
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+p", "command_palette", "Palette", priority=True),
         Binding("f1", "help", "Help", priority=True),
         Binding("ctrl+q", "quit", "Quit", priority=True),
     ]
 
-    def __init__(self, bridge: EngineBridge, store: ChatStore, sampling: SamplingConfig, notices: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, bridge: EngineBridge, store: ChatStore, sampling: SamplingConfig, notices: tuple[str, ...] = ()
+    ) -> None:
         super().__init__()
         self._bridge = bridge
         self._recorder = Recorder(store, self._tell)
@@ -130,7 +134,9 @@ class ChatApp(App[None]):
         """The palette: every action of the chat, then those of the app."""
         if isinstance(screen, ChatScreen):
             yield SystemCommand("Stop", "Stop the answer, keep what there is (esc)", screen.action_stop)
-            yield SystemCommand("Exact or approximate", "The other mode, from the next token (f5)", screen.action_toggle_mode)
+            yield SystemCommand(
+                "Exact or approximate", "The other mode, from the next token (f5)", screen.action_toggle_mode
+            )
             yield SystemCommand("New chat", "An empty chat in the same domain (ctrl+n)", screen.action_new_chat)
             yield SystemCommand("Panels", "Full, one line, off (f4)", screen.action_cycle_panels)
             yield SystemCommand("Copy", "Copy what is selected (ctrl+c)", screen.action_copy_text)

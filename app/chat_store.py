@@ -13,7 +13,7 @@ import sqlite3
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from app.chat_records import ChatRecord, TurnRecord
 from app.migrations import migrate
@@ -25,6 +25,14 @@ _LOCKED = ("SQLITE_BUSY", "SQLITE_LOCKED")
 _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 _LOCK_WAIT_S = 0.2
 """How long a write waits for another program: it runs between two frames, so not long."""
+
+
+_SAVE_TURN = """
+INSERT INTO turns (turn_id, chat_id, position, role, text, state, mode_label, stats, markers, created_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (turn_id) DO UPDATE SET text = excluded.text, state = excluded.state,
+mode_label = excluded.mode_label, stats = excluded.stats, markers = excluded.markers
+"""
 
 
 class StoreError(MoeChatError):
@@ -69,33 +77,44 @@ class ChatStore:
 
     def save_turn(self, turn: TurnRecord) -> None:
         """Write a turn, in place of an earlier version of it. Its chat must have been saved."""
-        stats = None if turn.stats is None else json.dumps(turn.stats)
-        values = (turn.turn_id, turn.chat_id, turn.position, turn.role, turn.text.encode("utf-8", "replace").decode(), turn.state)
-        values += (turn.mode_label, stats, json.dumps(turn.markers), turn.created_at)  # type: ignore[assignment]
-        self._run(
-            lambda connection: connection.execute(
-                "INSERT INTO turns (turn_id, chat_id, position, role, text, state, mode_label, stats, markers, created_at)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (turn_id) DO UPDATE SET text = excluded.text,"
-                " state = excluded.state, mode_label = excluded.mode_label, stats = excluded.stats, markers = excluded.markers",
-                values,
-            )
+        values = (
+            turn.turn_id,
+            turn.chat_id,
+            turn.position,
+            turn.role,
+            turn.text.encode("utf-8", "replace").decode(),
+            turn.state,
+            turn.mode_label,
+            None if turn.stats is None else json.dumps(turn.stats),
+            json.dumps(turn.markers),
+            turn.created_at,
         )
+        self._run(lambda connection: connection.execute(_SAVE_TURN, values))
 
     def chats(self) -> list[ChatRecord]:
         """Every chat, the oldest first."""
         rows = self._run(
-            lambda connection: connection.execute("SELECT domain, system_prompt, model, chat_id, created_at FROM chats ORDER BY created_at").fetchall()
+            lambda connection: connection.execute(
+                "SELECT domain, system_prompt, model, chat_id, created_at FROM chats ORDER BY created_at"
+            ).fetchall()
         )
         return [ChatRecord(*row) for row in rows]
 
     def turns(self, chat_id: str) -> list[TurnRecord]:
         """The turns of a chat, in order."""
         columns = "chat_id, position, role, text, state, mode_label, stats, markers, turn_id, created_at"
-        rows = self._run(lambda connection: connection.execute(f"SELECT {columns} FROM turns WHERE chat_id = ? ORDER BY position", (chat_id,)).fetchall())
-        return [TurnRecord(*row[:6], json.loads(row[6]) if row[6] else None, json.loads(row[7]), *row[8:]) for row in rows]
+        rows = self._run(
+            lambda connection: connection.execute(
+                f"SELECT {columns} FROM turns WHERE chat_id = ? ORDER BY position", (chat_id,)
+            ).fetchall()
+        )
+        return [_turn(row) for row in rows]
 
     def move_aside(self) -> Path:
-        """Rename the database and its -wal and -shm to a dated name; the next use begins a new one. Returns the new name."""
+        """Rename the database and its -wal and -shm to a dated name; the next use begins anew.
+
+        Returns the new name.
+        """
         self.close()
         stamp = datetime.now().strftime("%Y%m%d-%H%M%S-%f")
         aside = self.path.with_name(f"{self.path.stem}.damaged-{stamp}{self.path.suffix}")
@@ -119,7 +138,9 @@ class ChatStore:
         except sqlite3.DatabaseError as error:
             raise self._translated(error) from error
         except OSError as error:
-            raise StoreUnwritableError(f"{self.path} cannot be written: {error.strerror}.", "Chats are kept in memory until it can.") from error
+            raise StoreUnwritableError(
+                f"{self.path} cannot be written: {error.strerror}.", "Chats are kept in memory until it can."
+            ) from error
 
     def _connect(self) -> sqlite3.Connection:
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -140,7 +161,20 @@ class ChatStore:
     def _translated(self, error: sqlite3.DatabaseError) -> StoreError:
         name = getattr(error, "sqlite_errorname", "")
         if name.startswith(_LOCKED):
-            return StoreLockedError("Another program holds the chat database.", "This chat is kept in memory and saved as soon as it is free.")
+            return StoreLockedError(
+                "Another program holds the chat database.",
+                "This chat is kept in memory and saved as soon as it is free.",
+            )
         if name.startswith(_DAMAGED) or "malformed" in str(error):
             return StoreDamagedError(f"{self.path} is damaged: {error}.")
-        return StoreUnwritableError(f"The chat database cannot be written: {error}.", "Chats are kept in memory until it can.")
+        return StoreUnwritableError(
+            f"The chat database cannot be written: {error}.", "Chats are kept in memory until it can."
+        )
+
+
+def _turn(row: tuple[Any, ...]) -> TurnRecord:
+    *first, stats, markers, turn_id, created_at = row
+    turn = TurnRecord(*first, turn_id=turn_id, created_at=created_at)
+    turn.stats = json.loads(stats) if stats else None
+    turn.markers = json.loads(markers)
+    return turn

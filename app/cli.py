@@ -51,20 +51,25 @@ def _add_ask(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "ask",
         help="answer one question without a screen",
         description="Answer one question on standard output. Text piped in is added to the question as context.",
-        epilog="--json prints one object a line, told apart by `event`: loading, ready, prefill, text, mode, end, error. " + _EXIT_CODES,
+        epilog="--json prints one object a line, told apart by `event`:"
+        f" loading, ready, prefill, text, mode, end, error. {_EXIT_CODES}",
     )
     ask.add_argument("question", nargs="*", help="the question; without one, standard input is the question")
     ask.add_argument("--json", action="store_true", help="print events as JSON lines instead of text")
     ask.add_argument("--stats", action="store_true", help="print what the answer cost, after it")
     ask.add_argument("--system", metavar="TEXT", help="the system prompt, in place of the domain's")
-    ask.add_argument("--domain", metavar="NAME", default="general", help="the domain whose system prompt is used (default: general)")
+    ask.add_argument(
+        "--domain", metavar="NAME", default="general", help="the domain whose system prompt is used (default: general)"
+    )
     options.add_engine_options(ask)
     options.add_sampling_options(ask)
 
 
 def _add_tasks(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     verify = commands.add_parser("verify", help="prove that EXACT is exact on this model", epilog=_EXIT_CODES)
-    verify.add_argument("--tokens", type=int, default=32, metavar="N", help="tokens to decode and compare (default: 32)")
+    verify.add_argument(
+        "--tokens", type=int, default=32, metavar="N", help="tokens to decode and compare (default: 32)"
+    )
     bench = commands.add_parser("bench", help="measure", epilog=_EXIT_CODES)
     benches = bench.add_subparsers(dest="bench", metavar="WHAT", required=True)
     overhead = benches.add_parser("overhead", help="time a decode step against plain transformers", epilog=_EXIT_CODES)
@@ -95,7 +100,10 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code. No traceback reaches the screen: it goes to the log, whose place is printed."""
+    """Run one command; returns the exit code.
+
+    No traceback reaches the user's screen: it goes to the log, whose place is printed.
+    """
     arguments = build_parser().parse_args(argv)
     try:
         return _run(arguments)
@@ -104,7 +112,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return EXIT_FAILED
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  the last resort: whatever it was goes to the log
         return _report(error)
 
 

@@ -62,7 +62,10 @@ class Conversation:
 
     def of_request(self, request_id: int | None) -> Exchange | None:
         """The exchange with that request."""
-        return next((exchange for exchange in self.exchanges if request_id is not None and exchange.request_id == request_id), None)
+        return next(
+            (exchange for exchange in self.exchanges if request_id is not None and exchange.request_id == request_id),
+            None,
+        )
 
     def ask(self, text: str) -> Exchange:
         """Keep a question; the engine is asked by `begin`."""
@@ -89,7 +92,9 @@ class Conversation:
 
     def begin(self, exchange: Exchange, request_id: int, mode: str) -> Submit:
         """Open the answer of a waiting question; returns the command that asks for it."""
-        exchange.answer = TurnRecord(self.chat_id, exchange.question.position + 1, ASSISTANT, state=PARTIAL, mode_label=mode)
+        exchange.answer = TurnRecord(
+            self.chat_id, exchange.question.position + 1, ASSISTANT, state=PARTIAL, mode_label=mode
+        )
         exchange.request_id = request_id
         return Submit(request_id, self._messages_up_to(exchange), self._sampling)
 

@@ -25,10 +25,11 @@ class Domain:
 @cache
 def all_domains() -> tuple[Domain, ...]:
     """Every built-in domain, in the order of the menu."""
-    found = []
-    for entry in files("assets.domains").iterdir():
-        if entry.name.endswith(".toml"):
-            found.append(Domain(name=entry.name.removesuffix(".toml"), **tomllib.loads(entry.read_text(encoding="utf-8"))))
+    entries = [entry for entry in files("assets.domains").iterdir() if entry.name.endswith(".toml")]
+    found = [
+        Domain(name=entry.name.removesuffix(".toml"), **tomllib.loads(entry.read_text(encoding="utf-8")))
+        for entry in entries
+    ]
     return tuple(sorted(found, key=lambda domain: domain.order))
 
 
@@ -37,4 +38,6 @@ def domain_named(name: str) -> Domain:
     for domain in all_domains():
         if domain.name == name:
             return domain
-    raise ConfigError(f"Unknown domain {name!r}.", f"Choose one of {', '.join(domain.name for domain in all_domains())}.")
+    raise ConfigError(
+        f"Unknown domain {name!r}.", f"Choose one of {', '.join(domain.name for domain in all_domains())}."
+    )

@@ -58,7 +58,9 @@ def bandwidth(bytes_per_s: float | None) -> str:
         return DASH
     for size, unit in ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s")):
         if bytes_per_s >= size:
-            return f"{bytes_per_s / size:.1f} {unit}" if bytes_per_s < 100 * size else f"{bytes_per_s / size:.0f} {unit}"
+            return (
+                f"{bytes_per_s / size:.1f} {unit}" if bytes_per_s < 100 * size else f"{bytes_per_s / size:.0f} {unit}"
+            )
     return f"{bytes_per_s:.0f} B/s"
 
 
@@ -76,5 +78,8 @@ def sparkline(values: list[float | None], width: int, *, low: float | None = 0.0
         return ""
     bottom = min(known) if low is None else low
     top = max(known) if high is None else high
-    span = (top - bottom) or 1.0
-    return "".join(" " if value is None else _BARS[min(7, max(0, int(8 * (value - bottom) / span)))] for value in shown)
+    if top <= bottom:
+        return "".join(" " if value is None else _BARS[3 if value else 0] for value in shown)
+    return "".join(
+        " " if value is None else _BARS[min(7, max(0, int(8 * (value - bottom) / (top - bottom))))] for value in shown
+    )

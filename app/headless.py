@@ -76,7 +76,9 @@ class EngineFailure(MoeChatError):
 
 
 @contextmanager
-def running_engine(config: EngineConfig, screen: HeadlessScreen, interrupt: Interrupt) -> Iterator[tuple[EngineLink, EngineReady]]:
+def running_engine(
+    config: EngineConfig, screen: HeadlessScreen, interrupt: Interrupt
+) -> Iterator[tuple[EngineLink, EngineReady]]:
     """An engine with its model loaded, closed at the end whatever happens. Raises EngineFailure, KeyboardInterrupt."""
     paths = AppPaths.from_environment()
     lock = InstanceLock(paths.instance_lock)
@@ -100,7 +102,9 @@ def running_engine(config: EngineConfig, screen: HeadlessScreen, interrupt: Inte
         lock.release()
 
 
-def events_of(link: EngineLink, interrupt: Interrupt, on_interrupt: Callable[[], None] | None = None) -> Iterator[Event]:
+def events_of(
+    link: EngineLink, interrupt: Interrupt, on_interrupt: Callable[[], None] | None = None
+) -> Iterator[Event]:
     """Events as they come. After ctrl+c: `on_interrupt` once and a while longer; without one, the end."""
     told = False
     while True:
@@ -154,7 +158,13 @@ def ask(arguments: argparse.Namespace) -> int:
     return EXIT_FAILED if ended.reason == ERROR else EXIT_OK
 
 
-def _answer(link: EngineLink, messages: tuple[Message, ...], sampling: SamplingConfig, screen: HeadlessScreen, interrupt: Interrupt) -> TurnEnded | None:
+def _answer(
+    link: EngineLink,
+    messages: tuple[Message, ...],
+    sampling: SamplingConfig,
+    screen: HeadlessScreen,
+    interrupt: Interrupt,
+) -> TurnEnded | None:
     """Ask and print; None when the user stopped it and the engine did not end it in time."""
     link.send(Submit(1, messages, sampling))
     for event in events_of(link, interrupt, on_interrupt=lambda: link.send(Cancel(1))):

@@ -7,7 +7,17 @@ import sys
 
 from app import answer_record, progress_line
 from app.sanitise import visible
-from engine.events import EngineReady, Event, Failed, LoadProgress, ModeChanged, PrefillProgress, TaskProgress, TextDelta, TurnEnded
+from engine.events import (
+    EngineReady,
+    Event,
+    Failed,
+    LoadProgress,
+    ModeChanged,
+    PrefillProgress,
+    TaskProgress,
+    TextDelta,
+    TurnEnded,
+)
 
 _CLEAR_LINE = "\r\x1b[2K"
 
@@ -16,20 +26,43 @@ def event_json(event: Event) -> dict[str, object] | None:
     """One event as the object that --json prints; None for events it leaves out."""
     match event:
         case LoadProgress():
-            return {"event": "loading", "stage": event.stage, "done": event.done, "total": event.total, "unit": event.unit}
+            return {
+                "event": "loading",
+                "stage": event.stage,
+                "done": event.done,
+                "total": event.total,
+                "unit": event.unit,
+            }
         case EngineReady():
-            shape = {"moe_layers": event.num_layers, "experts": event.num_experts, "top_k": event.top_k, "context_tok": event.context_tok}
+            shape = {
+                "moe_layers": event.num_layers,
+                "experts": event.num_experts,
+                "top_k": event.top_k,
+                "context_tok": event.context_tok,
+            }
             told = {"effective": dict(event.effective), "notices": list(event.notices), "load_s": event.load_s}
             return {"event": "ready", "model": event.model_name, **shape, **told}
         case PrefillProgress():
-            return {"event": "prefill", "done_tok": event.done_tok, "total_tok": event.total_tok, "reused_tok": event.reused_tok, "note": event.note}
+            return {
+                "event": "prefill",
+                "done_tok": event.done_tok,
+                "total_tok": event.total_tok,
+                "reused_tok": event.reused_tok,
+                "note": event.note,
+            }
         case TextDelta():
             return {"event": "text", "text": event.text, "num_tok": event.num_tok}
         case ModeChanged():
             return {"event": "mode", "mode": event.mode, "at_tok": event.at_tok}
         case TurnEnded():
             stats = answer_record.as_json(event.stats, event.reason)
-            return {"event": "end", "reason": event.reason, "label": event.stats.label, "text": event.text, "stats": stats}
+            return {
+                "event": "end",
+                "reason": event.reason,
+                "label": event.stats.label,
+                "text": event.text,
+                "stats": stats,
+            }
         case Failed():
             return {"event": "error", "title": event.title, "message": event.message, "hint": event.hint}
         case _:

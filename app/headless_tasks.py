@@ -34,7 +34,11 @@ def run(arguments: argparse.Namespace) -> int:
                 raise EngineFailure(event)
             if isinstance(event, TaskEnded):
                 screen.clear_progress()
-                print(json.dumps({"is_ok": event.is_ok, **event.report}, ensure_ascii=False, indent=2) if arguments.json else "\n".join(event.lines))
+                print(
+                    json.dumps({"is_ok": event.is_ok, **event.report}, ensure_ascii=False, indent=2)
+                    if arguments.json
+                    else "\n".join(event.lines)
+                )
                 if interrupt.since is not None:
                     return EXIT_INTERRUPTED
                 return EXIT_OK if event.is_ok else EXIT_FAILED

@@ -10,12 +10,13 @@ from typing import ClassVar, cast
 
 from markdown_it import MarkdownIt
 from markdown_it.rules_core import StateCore
-from pygments.token import Comment, Keyword, Name, Number, Operator, String, Token
+from pygments.token import Comment, Keyword, Name, Number, Operator, String, Token  # type: ignore[import-untyped]
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.markdown import Heading, Markdown, MarkdownElement
+from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement, TableElement
+from rich.padding import Padding
 from rich.style import Style
-from rich.syntax import ANSISyntaxTheme
-from rich.text import Text
+from rich.syntax import ANSISyntaxTheme, Syntax
+from rich.table import Table
 from rich.theme import Theme
 
 
@@ -37,17 +38,38 @@ class _LeftHeading(Heading):
     """A heading without the box and the centring."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        text = self.text
-        text.justify = "left"
-        if self.tag in ("h1", "h2"):
-            yield Text("")
-        yield text
+        self.text.justify = "left"
+        yield self.text
+
+
+class _PlainCodeBlock(CodeBlock):
+    """Code set in by two columns, without blank lines around it."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        code = str(self.text).rstrip("\n")
+        yield Padding(Syntax(code, self.lexer_name, theme=self.theme, word_wrap=True), (0, 0, 0, 2))
+
+
+class _PlainTable(TableElement):
+    """A table without the blank lines of an outer edge."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for table in super().__rich_console__(console, options):
+            if isinstance(table, Table):
+                table.show_edge = False
+            yield table
 
 
 class FinishedMarkdown(Markdown):
     """A finished answer as one renderable."""
 
-    elements: ClassVar[dict[str, type[MarkdownElement]]] = {**Markdown.elements, "heading_open": _LeftHeading}
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {
+        **Markdown.elements,
+        "heading_open": _LeftHeading,
+        "fence": _PlainCodeBlock,
+        "code_block": _PlainCodeBlock,
+        "table_open": _PlainTable,
+    }
 
     def __init__(self, markup: str, variables: Mapping[str, str]) -> None:
         super().__init__("", code_theme=cast(str, _code_theme(variables)), hyperlinks=False)

@@ -49,7 +49,10 @@ MIGRATIONS = (
 
 def migrate(connection: sqlite3.Connection, migrations: tuple[Migration, ...] = MIGRATIONS) -> list[str]:
     """Run the steps that have not run yet, each in a transaction of its own; returns their names."""
-    connection.execute("CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY, applied_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP)")
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS migrations"
+        " (name TEXT PRIMARY KEY, applied_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP)"
+    )
     done = {name for (name,) in connection.execute("SELECT name FROM migrations")}
     applied = []
     for step in migrations:

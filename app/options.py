@@ -55,7 +55,13 @@ def add_sampling_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("sampling")
     for flag, metavar, text in _SAMPLING_OPTIONS:
         group.add_argument(flag, metavar=metavar, help=text, default=argparse.SUPPRESS)
-    group.add_argument("--stop", metavar="TEXT", action="append", default=argparse.SUPPRESS, help="end before this text; may be repeated")
+    group.add_argument(
+        "--stop",
+        metavar="TEXT",
+        action="append",
+        default=argparse.SUPPRESS,
+        help="end before this text; may be repeated",
+    )
 
 
 def _read(arguments: argparse.Namespace, name: str, parse: Callable[[str], _Value]) -> _Value | None:

@@ -52,4 +52,9 @@ class AppPaths:
 
     def listed(self) -> tuple[tuple[str, Path], ...]:
         """Every place by name, for a person."""
-        return (("chats", self.chats_db), ("app log", self.app_log), ("engine log", self.engine_log), ("cache", self.cache_dir))
+        return (
+            ("chats", self.chats_db),
+            ("app log", self.app_log),
+            ("engine log", self.engine_log),
+            ("cache", self.cache_dir),
+        )

@@ -32,4 +32,5 @@ def task(progress: TaskProgress) -> str:
     """`comparing ▰▰▱ 12 of 32`."""
     if progress.total <= 0:
         return f"{progress.stage} …"
-    return f"{progress.stage}  {figures.bar(progress.done, progress.total, _BAR_WIDTH)}  {progress.done} of {progress.total}"
+    bar = figures.bar(progress.done, progress.total, _BAR_WIDTH)
+    return f"{progress.stage}  {bar}  {progress.done} of {progress.total}"

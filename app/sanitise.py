@@ -6,9 +6,9 @@ _PICTURES: dict[int, int | str] = {code: 0x2400 + code for code in range(0x20) i
 _PICTURES |= {0x7F: 0x2421}
 _PICTURES |= {code: f"‹{code:02X}›" for code in range(0x80, 0xA0)}
 _PICTURES |= {code: f"‹{code:04X}›" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F)}
-_PICTURES |= {code: "\ufffd" for code in range(0xD800, 0xE000)}
+_PICTURES |= dict.fromkeys(range(0xD800, 0xE000), "�")
 
 
 def visible(text: str) -> str:
-    """`text` with every control, bidirectional-override and lone surrogate character made visible; line ends and tabs stay."""
+    """`text` with control, bidirectional-override and lone surrogate characters made visible; line ends and tabs stay."""
     return text.replace("\r\n", "\n").translate(_PICTURES)

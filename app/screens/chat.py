@@ -18,7 +18,6 @@ from app.engine_bridge import EngineBridge
 from app.recorder import Recorder
 from app.screens.chat_flow import ChatFlow
 from app.widgets.activity_line import ActivityLine
-from app.widgets.mode_badge import ModeBadge
 from app.widgets.panel_column import PanelColumn
 from app.widgets.prompt import Prompt
 from app.widgets.status_line import StatusLine
@@ -38,15 +37,15 @@ class ChatScreen(Screen[None]):
     """One chat and the panels."""
 
     AUTO_FOCUS = "#prompt"
-    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]]] = [(0, "-tiny"), (60, "-narrow"), (WIDE, "-wide"), (150, "-huge")]
-    VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]]] = [(0, "-flat"), (16, "-short"), (30, "-tall"), (44, "-towering")]
+    HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (WIDE, "-wide"), (150, "-huge")]  # noqa: RUF012
+    VERTICAL_BREAKPOINTS = [(0, "-flat"), (16, "-short"), (30, "-tall")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "stop", "Stop"),
-        Binding("f5", "toggle_mode", "Exact/Approx", priority=True),
+        Binding("f5", "toggle_mode", "Mode", priority=True),
         Binding("f3", "app.choose_domain", "Domain", priority=True),
         Binding("f4", "cycle_panels", "Panels", priority=True),
         Binding("f8", "restart_engine", "Restart engine", priority=True),
-        Binding("ctrl+n", "new_chat", "New chat", priority=True),
+        Binding("ctrl+n", "new_chat", "New", priority=True),
         Binding("end", "to_bottom", "To the end", show=False),
     ]
 
@@ -58,17 +57,17 @@ class ChatScreen(Screen[None]):
         self._domain = domain
         self._is_wide: bool | None = None
         self._saved_at = time.monotonic()
-        self._transcript = Transcript(id="transcript")
+        self._transcript = Transcript("transcript")
         self.flow = ChatFlow(bridge, recorder, sampling, self._transcript, domain)
 
     def compose(self) -> ComposeResult:
         yield TitleBar(id="title-bar")
-        yield StatusLine(id="status-line")
+        yield StatusLine("status-line")
         with Horizontal(id="body"):
             with Vertical(id="chat"):
                 yield self._transcript
-                yield ActivityLine(id="activity")
-                yield Prompt(id="prompt")
+                yield ActivityLine("activity")
+                yield Prompt("prompt")
             yield PanelColumn(id="panels")
         yield Footer(compact=True, show_command_palette=False)
 

@@ -20,7 +20,9 @@ from engine.events import EngineReady, Event, Failed, ModeChanged, PrefillProgre
 class ChatFlow:
     """One conversation on screen. Steps are serialised: keys and engine events may come at once."""
 
-    def __init__(self, bridge: EngineBridge, recorder: Recorder, sampling: SamplingConfig, transcript: Transcript, domain: Domain) -> None:
+    def __init__(
+        self, bridge: EngineBridge, recorder: Recorder, sampling: SamplingConfig, transcript: Transcript, domain: Domain
+    ) -> None:
         self.bridge = bridge
         self.prefill: PrefillProgress | None = None
         self._recorder = recorder
@@ -152,8 +154,9 @@ class ChatFlow:
         self.conversation.set_model(ready.model_name)
         if not self._has_told_notices:
             self._has_told_notices = True
+            first = next(iter(self._transcript.children), None)
             for notice in ready.notices:
-                await self._transcript.add_notice(notice)
+                await self._transcript.add_notice(notice, before=first)
         await self._send_waiting()
 
     def _mode_changed(self, event: ModeChanged) -> None:
@@ -185,7 +188,9 @@ class ChatFlow:
             return
         owner.fail(exchange, failure)
         if answer is not None and answer.is_mounted:
-            await answer.finish(exchange.answer.text, "", error=f"{failure.title}: {failure.message} {failure.hint}".strip())
+            await answer.finish(
+                exchange.answer.text, "", error=f"{failure.title}: {failure.message} {failure.hint}".strip()
+            )
         await self._send_waiting()
 
     async def _engine_failed(self, failure: Failed) -> None:

@@ -21,12 +21,20 @@ _ORNAMENT = "10120312100132101201310210131201"
 """A row of expert states, as digits of their codes."""
 
 _CELL_STYLES = ("$expert-host", "$expert-resident", "$expert-arriving", "$expert-in-use")
-_NAME_WIDTH = 17
+_NAME_WIDTH, _PURPOSE_WIDTH = 17, 40
 
 
 def _masthead() -> Content:
     cells: list[str | tuple[str, str]] = [("▀▀", _CELL_STYLES[int(code)]) for code in _ORNAMENT]
-    return Content.assemble(("moe-chat", "bold $primary"), "\n", ("a mixture of experts larger than its memory", "$quiet"), "\n\n", *cells)
+    return Content.assemble(
+        ("moe-chat", "bold $primary"), "\n", ("a mixture of experts larger than its memory", "$quiet"), "\n\n", *cells
+    )
+
+
+def _question(num_domains: int) -> Content:
+    return Content.assemble(
+        ("What is this chat about?", "bold"), (f"   arrows and enter, a click, or 1 to {num_domains}", "$quiet")
+    )
 
 
 class DomainMenu(Screen[Domain | None]):
@@ -48,9 +56,11 @@ class DomainMenu(Screen[Domain | None]):
     def compose(self) -> ComposeResult:
         with Vertical(id="menu"):
             yield Static(_masthead(), id="masthead")
-            yield Static("What is this chat about?", id="menu-question", markup=False)
-            yield OptionList(*(Option(self._entry(number, domain)) for number, domain in enumerate(self._domains, 1)), id="domains")
-            yield ActivityLine(id="menu-activity")
+            yield Static(_question(len(self._domains)), id="menu-question")
+            yield OptionList(
+                *(Option(self._entry(number, domain)) for number, domain in enumerate(self._domains, 1)), id="domains"
+            )
+            yield ActivityLine("menu-activity")
         yield Footer(compact=True, show_command_palette=False)
 
     def on_mount(self) -> None:
@@ -94,5 +104,8 @@ class DomainMenu(Screen[Domain | None]):
     @staticmethod
     def _entry(number: int, domain: Domain) -> Content:
         return Content.assemble(
-            (f"{number}  ", "$quiet"), (f"{domain.title:<{_NAME_WIDTH}}", "bold"), (domain.purpose, "$quiet"), "\n", " " * (3 + _NAME_WIDTH), ("no profile yet", "$faint")
+            (f"{number}  ", "$quiet"),
+            (f"{domain.title:<{_NAME_WIDTH}}", "bold"),
+            (f"{domain.purpose:<{_PURPOSE_WIDTH}}", "$foreground 80%"),
+            ("no profile yet", "$quiet"),
         )

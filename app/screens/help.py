@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
-from textual.content import Content
+from textual.containers import Horizontal, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
@@ -39,9 +39,11 @@ _WORDS = (
 )
 
 
-def _table(rows: tuple[tuple[str, str], ...], width: int) -> Content:
-    lines = [Content.assemble((f"{name:<{width}}", "$primary"), (text, "$foreground")) for name, text in rows]
-    return Content("\n").join(lines)
+def _table(rows: tuple[tuple[str, str], ...], width: int) -> Iterator[Horizontal]:
+    for name, text in rows:
+        label = Static(name, classes="help-name", markup=False)
+        label.styles.width = width
+        yield Horizontal(label, Static(text, classes="help-text", markup=False), classes="help-row")
 
 
 class HelpScreen(ModalScreen[None]):
@@ -53,9 +55,9 @@ class HelpScreen(ModalScreen[None]):
         paths = AppPaths.from_environment()
         with VerticalScroll(id="help"):
             yield Static("Keys", classes="help-title")
-            yield Static(_table(_KEYS, 21))
+            yield from _table(_KEYS, 21)
             yield Static("Words", classes="help-title")
-            yield Static(_table(_WORDS, 12))
+            yield from _table(_WORDS, 12)
             yield Static("Kept in", classes="help-title")
-            yield Static(_table(tuple((name, str(path)) for name, path in paths.listed()), 12))
+            yield from _table(tuple((name, str(path)) for name, path in paths.listed()), 12)
             yield Static("esc closes", id="help-close")

@@ -16,8 +16,8 @@ _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 class ActivityLine(Widget):
     """Starting, loading, reading the prompt, answering, waiting, down; empty when there is nothing to say."""
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
+    def __init__(self, widget_id: str | None = None) -> None:
+        super().__init__(id=widget_id)
         self._content = Content("")
         self._beat = 0
 
@@ -26,9 +26,19 @@ class ActivityLine(Widget):
 
     def show_engine(self, bridge: EngineBridge, num_waiting: int = 0) -> None:
         """The engine's own state, when no answer is being written."""
-        waiting = f"  ·  {num_waiting} message{'s' if num_waiting > 1 else ''} waiting, sent when it is ready" if num_waiting else ""
+        waiting = (
+            f"  ·  {num_waiting} message{'s' if num_waiting > 1 else ''} waiting, sent when it is ready"
+            if num_waiting
+            else ""
+        )
         if bridge.is_down and bridge.failure is not None:
-            self._set(Content.assemble(("✕ ", "$error"), (visible(bridge.failure.title), "bold $error"), ("  ·  f8 starts the engine again", "$quiet")))
+            self._set(
+                Content.assemble(
+                    ("✕ ", "$error"),
+                    (visible(bridge.failure.title), "bold $error"),
+                    ("  ·  f8 starts the engine again", "$quiet"),
+                )
+            )
         elif bridge.state is EngineState.READY:
             self._set(Content(""))
         elif bridge.progress is not None:
@@ -39,7 +49,12 @@ class ActivityLine(Widget):
     def show_ready(self, ready: EngineReady) -> None:
         """The engine waits for a question."""
         shape = f"{ready.num_layers} x {ready.num_experts} experts, {ready.top_k} a token"
-        self._set(Content.assemble(("● ", "$success"), (f"{visible(ready.model_name)} is ready  ·  {shape}  ·  loaded in {ready.load_s:.1f} s", "$quiet")))
+        self._set(
+            Content.assemble(
+                ("● ", "$success"),
+                (f"{visible(ready.model_name)} is ready  ·  {shape}  ·  loaded in {ready.load_s:.1f} s", "$quiet"),
+            )
+        )
 
     def show_prefill(self, progress: PrefillProgress | None, num_waiting: int) -> None:
         """The prompt is being read."""

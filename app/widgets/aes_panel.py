@@ -18,9 +18,16 @@ class AesPanel(Panel):
     def lines(self, snapshot: Snapshot, width: int) -> list[Content]:
         counters = snapshot.turn_counters
         colour = "$approx" if snapshot.mode == APPROX else "$foreground"
-        weight = figures.percent(counters.substituted_mass * self.top_k, counters.routed) if self.top_k else figures.DASH
+        weight = (
+            figures.percent(counters.substituted_mass * self.top_k, counters.routed) if self.top_k else figures.DASH
+        )
         return [
-            heading("AES", f"{figures.of(counters.substituted, counters.routed)} substituted" if counters.routed else figures.DASH, width, colour),
+            heading(
+                "AES",
+                f"{figures.of(counters.substituted, counters.routed)} substituted" if counters.routed else figures.DASH,
+                width,
+                colour,
+            ),
             pairs(
                 ("weight", weight),
                 ("available", figures.percent(counters.availability_rate)),

@@ -42,7 +42,9 @@ class HeatLayout(NamedTuple):
         return f"1 cell = {' x '.join(parts)}" if parts else ""
 
 
-def _fit(num_layers: int, num_cells: int, width: int, height: int, cell_width: int, layers_per_row: int) -> tuple[int, int] | None:
+def _fit(
+    num_layers: int, num_cells: int, width: int, height: int, cell_width: int, layers_per_row: int
+) -> tuple[int, int] | None:
     """(rows, blocks) with the fewest blocks that fit, or None."""
     block_width = LABEL_WIDTH + num_cells * cell_width
     blocks = 1
@@ -65,7 +67,9 @@ def plan_layout(num_layers: int, num_experts: int, width: int, height: int, *, c
     forms = [(1, 2), (2, 2), (1, 1), (2, 1)] if can_halve else [(1, 2), (1, 1)]
     layer_groups = [1 << power for power in range(num_layers.bit_length() + 1)]
     expert_groups = [1 << power for power in range(num_experts.bit_length() + 1)]
-    for layers_per_cell, experts_per_cell in sorted(product(layer_groups, expert_groups), key=lambda pair: (pair[0] * pair[1], pair[0])):
+    for layers_per_cell, experts_per_cell in sorted(
+        product(layer_groups, expert_groups), key=lambda pair: (pair[0] * pair[1], pair[0])
+    ):
         for layers_per_row, cell_width in forms:
             num_rows, num_cells = -(-num_layers // layers_per_cell), -(-num_experts // experts_per_cell)
             found = _fit(num_rows, num_cells, width, height, cell_width, layers_per_row)
@@ -94,5 +98,10 @@ def cell_rows(residency: Sequence[bytes], num_experts: int, layout: HeatLayout) 
     for first in range(0, len(padded), layout.layers_per_cell):
         layers = padded[first : first + layout.layers_per_cell]
         spans = range(0, num_experts, layout.experts_per_cell)
-        rows.append(bytes(_grouped(b"".join(codes[start : start + layout.experts_per_cell] for codes in layers)) for start in spans))
+        rows.append(
+            bytes(
+                _grouped(b"".join(codes[start : start + layout.experts_per_cell] for codes in layers))
+                for start in spans
+            )
+        )
     return rows

@@ -10,7 +10,9 @@ from engine.config import format_bytes
 from engine.events import MemoryUse, Snapshot
 
 _COLOURS = ("$memory-one", "$memory-two", "$memory-three", "$memory-four", "$memory-five")
-_MAX_LEGEND_LINES = 2
+_MAX_LEGEND_LINES = 3
+_UNIT_BYTES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+"""What the units of `format_bytes` stand for."""
 
 
 class MemoryBar(Panel):
@@ -21,7 +23,9 @@ class MemoryBar(Panel):
         held = f"{format_bytes(memory.rss_bytes)} held of {format_bytes(memory.budget_bytes)}"
         is_over = memory.rss_bytes > memory.budget_bytes
         return [
-            heading("MEMORY", held if memory.budget_bytes else figures.DASH, width, "$error" if is_over else "$foreground"),
+            heading(
+                "MEMORY", held if memory.budget_bytes else figures.DASH, width, "$error" if is_over else "$foreground"
+            ),
             self._bar(memory, width),
             *self._legend(memory, width),
         ]
@@ -37,14 +41,23 @@ class MemoryBar(Panel):
         return Content.assemble(*parts, ("░" * (width - filled), "$faint"))
 
     def _legend(self, memory: MemoryUse, width: int) -> list[Content]:
-        lines: list[Content] = [Content("")]
-        for index, (name, num_bytes) in enumerate(memory.parts):
-            entry = Content.assemble(("■ ", _COLOURS[index % len(_COLOURS)]), (f"{name} ", "$quiet"), format_bytes(num_bytes))
-            gap = "  " if lines[-1].cell_length else ""
+        """The parts by name, in the budget's own unit."""
+        unit = format_bytes(memory.budget_bytes).split()[-1]
+        entries = [
+            Content.assemble(("■ ", _COLOURS[index % len(_COLOURS)]), (f"{name} ", "$quiet"), in_unit(num_bytes, unit))
+            for index, (name, num_bytes) in enumerate(memory.parts)
+        ]
+        lines = [Content("")]
+        for entry in [*entries, Content.styled(unit, "$quiet")]:
+            gap = " " if lines[-1].cell_length else ""
             if lines[-1].cell_length + len(gap) + entry.cell_length > width:
-                if len(lines) == _MAX_LEGEND_LINES:
-                    break
                 lines.append(entry)
             else:
                 lines[-1] = Content.assemble(lines[-1], gap, entry)
-        return lines
+        return lines[:_MAX_LEGEND_LINES]
+
+
+def in_unit(num_bytes: int, unit: str) -> str:
+    """`num_bytes` as a number of `unit`, one of those `format_bytes` writes."""
+    value = num_bytes / _UNIT_BYTES[unit]
+    return f"{value:.1f}" if unit in ("GiB", "TiB") else f"{value:.0f}"

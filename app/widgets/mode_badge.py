@@ -26,10 +26,13 @@ class ModeBadge(Widget):
     class Clicked(Message):
         """The user wants the other mode."""
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
+    def __init__(self, widget_id: str | None = None) -> None:
+        super().__init__(id=widget_id)
         self._content = mode_content(EXACT)
-        self.tooltip = "EXACT computes what the whole model would. APPROX lets a resident expert stand in for a missing one. f5 changes it."
+        self.tooltip = (
+            "EXACT computes what the whole model would. "
+            "APPROX lets a resident expert stand in for a missing one. f5 changes it."
+        )
 
     def show(self, mode: str, wanted: str | None) -> None:
         """Show a confirmed mode and a wanted one."""

@@ -27,8 +27,8 @@ def pairs(*items: tuple[str, str]) -> Content:
 class Panel(Widget):
     """A few lines made from the snapshot; drawn again only when they changed."""
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
+    def __init__(self, widget_id: str | None = None) -> None:
+        super().__init__(id=widget_id)
         self._snapshot: Snapshot | None = None
         self._lines: list[Content] = []
 

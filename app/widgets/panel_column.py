@@ -20,11 +20,11 @@ class PanelColumn(Vertical):
 
     def compose(self) -> ComposeResult:
         yield ResidencyPanel(id="residency")
-        yield PrefetchPanel(id="prefetch")
-        yield AesPanel(id="aes")
-        yield TpotPanel(id="tpot")
-        yield MemoryBar(id="memory")
-        yield LinkPanel(id="link")
+        yield PrefetchPanel("prefetch")
+        yield AesPanel("aes")
+        yield TpotPanel("tpot")
+        yield MemoryBar("memory")
+        yield LinkPanel("link")
 
     def set_model(self, ready: EngineReady) -> None:
         """Take what the figures need to know about the model."""

@@ -16,8 +16,8 @@ _HISTORY = 64
 class PrefetchPanel(Panel):
     """Hits, late arrivals and misses of this answer's routed experts; the use of issued prefetches."""
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
+    def __init__(self, widget_id: str | None = None) -> None:
+        super().__init__(id=widget_id)
         self._hit_rates: deque[float | None] = deque(maxlen=_HISTORY)
         self._last = (0, 0)
 
@@ -37,7 +37,7 @@ class PrefetchPanel(Panel):
         first = [("late", figures.percent(counters.late, routed)), ("miss", figures.percent(counters.misses, routed))]
         first.append(("depth", str(snapshot.prefetch_depth)))
         line = pairs(*first)
-        spark = figures.sparkline(list(self._hit_rates), max(0, width - line.cell_length - 2), high=1.0)
+        spark = figures.sparkline(list(self._hit_rates), max(0, width - line.cell_length - 2), low=None, high=1.0)
         return [
             heading("PREFETCH", f"hit {figures.share(counters.hits, routed)}", width),
             Content.assemble(line, "  ", (spark, "$exact")),

@@ -1,4 +1,4 @@
-"""The prompt: grows with its text, enter sends, shift+enter and ctrl+j break the line, up and down walk what was sent."""
+"""The prompt: grows with its text; enter sends, shift+enter and ctrl+j break the line, up and down recall."""
 
 from __future__ import annotations
 
@@ -19,8 +19,15 @@ class Prompt(TextArea):
 
         text: str
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id, soft_wrap=True, show_line_numbers=False, tab_behavior="focus", compact=True, highlight_cursor_line=False)
+    def __init__(self, widget_id: str | None = None) -> None:
+        super().__init__(
+            id=widget_id,
+            soft_wrap=True,
+            show_line_numbers=False,
+            tab_behavior="focus",
+            compact=True,
+            highlight_cursor_line=False,
+        )
         self.placeholder = "Type a message"
         self._sent: list[str] = []
         self._place = 0
@@ -35,10 +42,9 @@ class Prompt(TextArea):
             event.stop()
             event.prevent_default()
             self.insert("\n")
-        elif event.key == "up" and self.cursor_location[0] == 0 and self._walk(-1):
-            event.stop()
-            event.prevent_default()
-        elif event.key == "down" and self.cursor_location[0] == self.document.line_count - 1 and self._walk(1):
+        elif (event.key == "up" and self.cursor_location[0] == 0 and self._walk(-1)) or (
+            event.key == "down" and self.cursor_location[0] == self.document.line_count - 1 and self._walk(1)
+        ):
             event.stop()
             event.prevent_default()
         else:

@@ -1,4 +1,4 @@
-"""The heatmap: which expert of which layer is where. Drawn line by line, and only lines that changed are drawn again."""
+"""The heatmap: which expert of which layer is where. Drawn line by line; only changed lines are drawn again."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class ResidencyMap(Widget):
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"residency-map--{name}" for name in (*_COMPONENTS, "label")}
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
+    def __init__(self, widget_id: str | None = None) -> None:
+        super().__init__(id=widget_id)
         self.layout_plan: HeatLayout | None = None
         self._rows: list[bytes] = []
         self._shape = (0, 0)
@@ -104,4 +104,6 @@ class ResidencyMap(Widget):
         if self.layout_plan.layers_per_row == 1:
             return [Segment(GLYPHS[code].ljust(width), self._styles[code]) for code in upper]
         lower = self._rows[row + 1] if row + 1 < len(self._rows) else bytes([NOTHING]) * len(upper)
-        return [Segment(_UPPER_HALF * width, self._half_styles[high][low]) for high, low in zip(upper, lower, strict=True)]
+        return [
+            Segment(_UPPER_HALF * width, self._half_styles[high][low]) for high, low in zip(upper, lower, strict=True)
+        ]

@@ -1,4 +1,4 @@
-"""RESIDENCY: the heatmap with its heading and legend."""
+"""RESIDENCY: the heatmap with its heading and key."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LEGEND = (
     (1, "resident", "$expert-resident"),
     (2, "coming", "$expert-arriving"),
     (0, "host", "$expert-host"),
-    (4, "stand-in", "$expert-substitute"),
+    (4, "subst", "$expert-substitute"),
 )
 
 
@@ -26,8 +26,8 @@ class ResidencyPanel(Vertical):
 
     def compose(self) -> ComposeResult:
         yield Static(id="residency-heading", markup=False)
-        yield ResidencyMap(id="residency-map")
         yield Static(id="residency-legend", markup=False)
+        yield ResidencyMap("residency-map")
 
     def show(self, snapshot: Snapshot) -> None:
         """Take the newest state."""
@@ -35,7 +35,11 @@ class ResidencyPanel(Vertical):
         on_device = num_experts - sum(codes.count(HOST) for codes in snapshot.residency)
         heat = self.query_one(ResidencyMap)
         heat.show(snapshot)
-        self._update("#residency-heading", heading("RESIDENCY", figures.share(on_device, num_experts), self.size.width))
+        share = figures.share(on_device, num_experts)
+        note = heat.layout_plan.note if heat.layout_plan else ""
+        self._update(
+            "#residency-heading", heading("RESIDENCY", f"{note}   {share}" if note else share, self.size.width)
+        )
         self._update("#residency-legend", self._legend(heat))
 
     def _update(self, selector: str, content: Content) -> None:
@@ -52,5 +56,4 @@ class ResidencyPanel(Vertical):
             glyph = "■" if layout.layers_per_row == 2 else GLYPHS[code]
             parts += [" "] if parts else []
             parts += [(glyph, colour), (f" {name}", "$quiet")]
-        parts += [(f"  {layout.note}", "$accent")] if layout.note else []
         return Content.assemble(*parts)

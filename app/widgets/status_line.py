@@ -5,11 +5,12 @@ from __future__ import annotations
 from textual.content import Content
 
 from app import figures
+from app.widgets.memory_bar import in_unit
 from app.widgets.panel import Panel
 from engine.config import APPROX, format_bytes
 from engine.events import HOST, Snapshot
 
-_SPARK_WIDTH = 8
+_SPARK_WIDTH = 6
 
 
 class StatusLine(Panel):
@@ -21,7 +22,7 @@ class StatusLine(Panel):
     def lines(self, snapshot: Snapshot, width: int) -> list[Content]:
         line = Content("")
         for item in self._items(snapshot):
-            longer = Content.assemble(line, (" │ ", "$faint"), item) if line.cell_length else item
+            longer = Content.assemble(line, "  ", item) if line.cell_length else item
             if longer.cell_length > width:
                 break
             line = longer
@@ -34,10 +35,16 @@ class StatusLine(Panel):
         spark = figures.sparkline(list(timing.recent_tpot_ms), _SPARK_WIDTH)
         aes_colour = "$approx" if snapshot.mode == APPROX else "$foreground"
         return [
-            _item("TPOT", Content.assemble(figures.milliseconds(timing.tpot_now_ms), " " if spark else "", (spark, "$secondary"))),
+            _item(
+                "TPOT",
+                Content.assemble(figures.milliseconds(timing.tpot_now_ms), " " if spark else "", (spark, "$secondary")),
+            ),
             _item("hit", Content(_share(counters.hits, counters.routed))),
-            _item("aes", Content.styled(_ratio(counters.substituted, counters.routed), aes_colour)),
-            _item("res", Content(figures.percent(on_device, num_experts))),
+            _item(
+                "aes",
+                Content.styled(figures.count(counters.substituted) if counters.routed else figures.DASH, aes_colour),
+            ),
+            _item("res", Content(_share(on_device, num_experts))),
             _item("mem", Content(_memory(memory.rss_bytes, memory.budget_bytes))),
         ]
 
@@ -46,18 +53,13 @@ def _item(name: str, value: Content) -> Content:
     return Content.assemble((f"{name} ", "$quiet"), value)
 
 
-def _ratio(part: int, whole: int) -> str:
-    return f"{figures.count(part)}/{figures.count(whole)}" if whole else figures.DASH
-
-
 def _share(part: int, whole: int) -> str:
-    return f"{figures.percent(part, whole)} {_ratio(part, whole)}" if whole else figures.DASH
+    return f"{figures.percent(part, whole)} of {figures.count(whole)}".replace(" %", "%") if whole else figures.DASH
 
 
 def _memory(held: int, budget: int) -> str:
+    """Both in the budget's unit, which is written once."""
     if not budget:
         return figures.DASH
-    whole = format_bytes(budget)
-    unit = whole.split(" ")[1]
-    scale = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}[unit]
-    return f"{held / scale:.1f}/{whole}" if unit in ("GiB", "TiB") else f"{held / scale:.0f}/{whole}"
+    unit = format_bytes(budget).split()[-1]
+    return f"{in_unit(held, unit)}/{in_unit(budget, unit)} {unit}"

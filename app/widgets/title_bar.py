@@ -20,7 +20,7 @@ class TitleBar(Horizontal):
     def compose(self) -> ComposeResult:
         yield Static(id="title", markup=False)
         yield Static(id="context-meter", markup=False)
-        yield ModeBadge(id="mode-badge")
+        yield ModeBadge("mode-badge")
 
     def show_chat(self, domain: str, model: str) -> None:
         """Name the chat."""
@@ -36,7 +36,8 @@ class TitleBar(Horizontal):
         else:
             colour = "$warning" if used_tok >= _NEARLY_FULL * total_tok else "$secondary"
             content = Content.assemble(
-                (f"ctx {figures.tokens(used_tok)}/{figures.tokens(total_tok)} ", "$quiet"), (figures.bar(used_tok, total_tok, _METER_WIDTH), colour)
+                (f"ctx {figures.tokens(used_tok)}/{figures.tokens(total_tok)} ", "$quiet"),
+                (figures.bar(used_tok, total_tok, _METER_WIDTH), colour),
             )
         if meter.content != content:
             meter.update(content)

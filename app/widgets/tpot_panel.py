@@ -14,10 +14,14 @@ class TpotPanel(Panel):
 
     def lines(self, snapshot: Snapshot, width: int) -> list[Content]:
         timing = snapshot.timing
-        wait = Content.assemble((figures.percent(timing.link_wait_rate), "$accent"), (" of decode waits for the link", "$quiet"))
+        wait = Content.assemble(
+            (figures.percent(timing.link_wait_rate), "$accent"), (" of decode waits for the link", "$quiet")
+        )
         spark = figures.sparkline(list(timing.recent_tpot_ms), max(0, width - wait.cell_length - 2))
         return [
-            heading("TPOT", f"{figures.milliseconds(timing.tpot_now_ms)}  {figures.tok_per_s(timing.tpot_mean_ms)}", width),
+            heading(
+                "TPOT", f"{figures.milliseconds(timing.tpot_now_ms)}  {figures.tok_per_s(timing.tpot_mean_ms)}", width
+            ),
             pairs(
                 ("p50", figures.milliseconds(timing.tpot_p50_ms)),
                 ("p95", figures.milliseconds(timing.tpot_p95_ms)),

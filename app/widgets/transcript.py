@@ -15,8 +15,8 @@ MAX_MOUNTED = 50
 class Transcript(VerticalScroll, can_focus=True):
     """Questions, answers and notices, in order."""
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
+    def __init__(self, widget_id: str | None = None) -> None:
+        super().__init__(id=widget_id)
         self._num_dropped = 0
 
     def on_mount(self) -> None:
@@ -35,9 +35,9 @@ class Transcript(VerticalScroll, can_focus=True):
         await self._append(turn, after if after is not None and after.is_mounted else None)
         return turn
 
-    async def add_notice(self, text: str, *, is_error: bool = False) -> None:
-        """Show a line of the app's own."""
-        await self._append(Notice(text, is_error=is_error))
+    async def add_notice(self, text: str, *, is_error: bool = False, before: Widget | None = None) -> None:
+        """Show a line of the app's own, at the end or before another widget."""
+        await self._append(Notice(text, is_error=is_error), before=before)
 
     async def clear(self) -> None:
         """Begin an empty transcript."""
@@ -45,8 +45,8 @@ class Transcript(VerticalScroll, can_focus=True):
         await self.remove_children()
         self.anchor()
 
-    async def _append(self, widget: Widget, after: Widget | None = None) -> None:
-        await self.mount(widget, after=after)
+    async def _append(self, widget: Widget, after: Widget | None = None, before: Widget | None = None) -> None:
+        await self.mount(widget, after=after, before=before)
         turns = [child for child in self.children if isinstance(child, QuestionTurn | AnswerTurn | Notice)]
         surplus = turns[: max(0, len(turns) - MAX_MOUNTED)]
         surplus = [turn for turn in surplus if not isinstance(turn, AnswerTurn) or turn.is_finished]

@@ -74,7 +74,9 @@ def counters(tokens: int, *, is_approximate: bool = False, seed: int = 0) -> Cou
     )
 
 
-def residency(num_layers: int, num_experts: int, chance: random.Random, *, is_approximate: bool = False) -> tuple[bytes, ...]:
+def residency(
+    num_layers: int, num_experts: int, chance: random.Random, *, is_approximate: bool = False
+) -> tuple[bytes, ...]:
     """A plausible map: half of the experts resident, two in use a layer, a few on their way."""
     rows = []
     for _ in range(num_layers):
@@ -104,7 +106,11 @@ def snapshot(
     chance = random.Random(sequence)
     is_approximate = mode != EXACT
     turn = counters(tokens, is_approximate=is_approximate, seed=sequence)
-    layer = Counters(routed=turn.routed // num_layers, substituted=turn.substituted // num_layers, resident_hits=turn.hits // num_layers)
+    layer = Counters(
+        routed=turn.routed // num_layers,
+        substituted=turn.substituted // num_layers,
+        resident_hits=turn.hits // num_layers,
+    )
     has_speed = bool(recent_tpot_ms)
     return Snapshot(
         sequence=sequence,
@@ -129,7 +135,13 @@ def snapshot(
         ),
         memory=MemoryUse(
             budget_bytes=812 * MIB,
-            parts=(("runtime", 340 * MIB), ("weights", 139 * MIB), ("kv", 90 * MIB), ("slots", 121 * MIB), ("work", 64 * MIB)),
+            parts=(
+                ("runtime", 340 * MIB),
+                ("weights", 139 * MIB),
+                ("kv", 90 * MIB),
+                ("slots", 121 * MIB),
+                ("work", 64 * MIB),
+            ),
             rss_bytes=731 * MIB,
             peak_rss_bytes=760 * MIB,
         ),
@@ -222,7 +234,9 @@ class FakeEngine:
         self.tell(PrefillProgress(request_id, 0, 38, 0), TextDelta(request_id, text, num_tok))
         return request_id
 
-    def end_answer(self, request_id: int, text: str, num_tok: int, reason: str = STOP, label: str = LABEL_EXACT) -> None:
+    def end_answer(
+        self, request_id: int, text: str, num_tok: int, reason: str = STOP, label: str = LABEL_EXACT
+    ) -> None:
         """The answer is over."""
         self.tell(TurnEnded(request_id, reason, stats(num_tok, label=label), text))
 
@@ -230,7 +244,15 @@ class FakeEngine:
         """The process is gone."""
         self.has_died = True
         self.exit_note = "killed by signal 9"
-        self.tell(Failed(None, "The engine stopped", "Its process was killed by signal 9.", "The log is engine.log.", is_fatal=True))
+        self.tell(
+            Failed(
+                None,
+                "The engine stopped",
+                "Its process was killed by signal 9.",
+                "The log is engine.log.",
+                is_fatal=True,
+            )
+        )
 
 
 class ObedientEngine(FakeEngine):

@@ -1,4 +1,7 @@
-"""A fake engine that lives on the clock, to look at the app without a model: `python -m tests.functional.app.scripted_engine`."""
+"""A fake engine that lives on the clock, to look at the app without a model.
+
+python -m tests.functional.app.scripted_engine [LAYERS EXPERTS]
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,18 @@ from app.chat_store import ChatStore
 from app.engine_bridge import EngineBridge
 from engine.api import Cancel, Command, Load, SetMode, Submit
 from engine.config import EXACT, EngineConfig, SamplingConfig
-from engine.events import CANCELLED, LABEL_APPROX, LABEL_EXACT, STOP, Event, LoadProgress, ModeChanged, PrefillProgress, TextDelta, TurnEnded
+from engine.events import (
+    CANCELLED,
+    LABEL_APPROX,
+    LABEL_EXACT,
+    STOP,
+    Event,
+    LoadProgress,
+    ModeChanged,
+    PrefillProgress,
+    TextDelta,
+    TurnEnded,
+)
 from tests.functional.app.fake_engine import MIB, READY, FakeEngine, counters, snapshot, stats
 
 ANSWER = """The capital of France is **Paris**, on the river Seine.
@@ -102,7 +116,13 @@ class ScriptedEngine(FakeEngine):
             held = self._sequence if phase == "decode" or self.snapshot is None else self.snapshot.sequence
             layers, experts = self._shape
             self.snapshot = snapshot(
-                held, phase=phase, mode=self._mode, tokens=self._num_tok, num_layers=layers, num_experts=experts, recent_tpot_ms=tuple(self._recent[-64:])
+                held,
+                phase=phase,
+                mode=self._mode,
+                tokens=self._num_tok,
+                num_layers=layers,
+                num_experts=experts,
+                recent_tpot_ms=tuple(self._recent[-64:]),
             )
 
     def _end(self, reason: str) -> None:
