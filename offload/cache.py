@@ -246,9 +246,10 @@ class ExpertCache:
             raise ValueError(f"substitutes must be resident, unselected and distinct: {dict(substitutes)}")
         if not missing:
             return
+        met = [*stand_ins, *(expert for expert in experts if expert not in substitutes)]
         held = book.group.locked_slots()
-        held.update(book.slot_of[expert] for expert in (*experts, *stand_ins) if book.slot_of[expert] >= 0)
-        held.update(book.arrivals[expert].slot for expert in experts if expert in book.arrivals)
+        held.update(book.slot_of[expert] for expert in met if book.slot_of[expert] >= 0)
+        held.update(book.arrivals[expert].slot for expert in met if expert in book.arrivals)
         if len(book.group.slots) - len(held) < len(missing):
             raise ValueError(f"layer {book.layer}: {len(missing)} experts to fetch and no slots left to lock for them")
 

@@ -91,6 +91,7 @@ class Link:
         if num_threads < 1 or (emulated_bytes_per_s is not None and emulated_bytes_per_s <= 0):
             raise ValueError("a link needs at least one thread and a positive bandwidth")
         self.emulated_bytes_per_s = emulated_bytes_per_s
+        self.num_threads = 1 if emulated_bytes_per_s is not None else num_threads
         self._source = source
         self._lock = threading.Lock()
         self._has_work = threading.Condition(self._lock)
@@ -201,7 +202,7 @@ class Link:
                 moved_bytes = self._source.read_into(copy.layer, copy.expert, copy._destination)
             except ExpertReadError as failure:
                 error = failure
-            except Exception as failure:
+            except Exception as failure:  # noqa: BLE001  # whatever it is, it belongs to this copy
                 error = ExpertReadError(f"Cannot read expert {copy.expert} of MoE layer {copy.layer}: {failure!r}.")
                 error.__cause__ = failure
             if self.emulated_bytes_per_s is not None:

@@ -318,6 +318,18 @@ def test_one_in_flight_may_be_substituted_and_stays_a_prefetch(new_bench):
     assert (counters.substituted, counters.late, counters.prefetch_in_flight) == (1, 0, 1)
 
 
+def test_one_in_flight_that_is_substituted_gives_its_slot_to_a_miss(new_bench):
+    """With k slots there is no other: one holds the substitute."""
+    bench = new_bench(slots=2)
+    bench.fill(0, [2])
+    bench.cache.prefetch(0, [0])
+    leases = bench.cache.acquire(0, [0, 1], substitutes={0: 2})
+    assert leases[0] == (bench.cache.slot_of(0, 2), None)
+    assert bench.cache.copy_of(0, 1) is leases[1].copy
+    assert bench.cache.is_absent(0, 0)
+    bench.cache.check_integrity()
+
+
 def test_standing_in_is_a_use(new_bench):
     bench = new_bench(slots=4)
     bench.cache.prefetch(0, [3])

@@ -31,7 +31,9 @@ def test_spans_land_where_they_belong_and_padding_is_left_alone(shard):
 def test_layers_and_experts_are_told_apart_over_two_files(shard, tmp_path):
     other = tmp_path / "other.safetensors"
     other.write_bytes(b"abcdef")
-    source = FileSource([[(Span(shard, 0, 2, 0),), (Span(shard, 2, 2, 0),)], [(Span(str(other), 1, 1, 0), Span(shard, 7, 1, 1))]])
+    source = FileSource(
+        [[(Span(shard, 0, 2, 0),), (Span(shard, 2, 2, 0),)], [(Span(str(other), 1, 1, 0), Span(shard, 7, 1, 1))]]
+    )
     assert [read(source, 2, *at)[1] for at in ((0, 0), (0, 1), (1, 0))] == [b"\x00\x01", b"\x02\x03", b"b\x07"]
     source.close()
 
@@ -40,7 +42,9 @@ def test_neighbours_in_the_file_are_one_read_whatever_their_order_in_the_slot(sh
     calls = []
     real = os.preadv
     monkeypatch.setattr(os, "preadv", lambda fd, pieces, offset: calls.append(len(pieces)) or real(fd, pieces, offset))
-    source = FileSource([[(Span(shard, 20, 4, 0), Span(shard, 16, 4, 4), Span(shard, 24, 4, 8), Span(shard, 28, 4, 12))]])
+    source = FileSource(
+        [[(Span(shard, 20, 4, 0), Span(shard, 16, 4, 4), Span(shard, 24, 4, 8), Span(shard, 28, 4, 12))]]
+    )
     assert read(source, 16) == (16, bytes([*range(20, 24), *range(16, 20), *range(24, 32)]))
     assert calls == [3], "one system call, and spans adjacent in file and slot joined"
     source.close()
@@ -68,7 +72,9 @@ def test_more_pieces_than_one_call_takes(shard, monkeypatch):
 
 def test_a_truncated_file_names_file_layer_and_expert(shard):
     source = FileSource([[(), (Span(shard, 250, 10, 0),)]])
-    with pytest.raises(ExpertReadError, match=r"expert 1 of MoE layer 0 .*model.safetensors: the file ends 4 bytes") as caught:
+    with pytest.raises(
+        ExpertReadError, match=r"expert 1 of MoE layer 0 .*model.safetensors: the file ends 4 bytes"
+    ) as caught:
         read(source, 10, expert=1)
     assert caught.value.hint
     source.close()
@@ -95,7 +101,7 @@ def test_a_slot_too_small_is_an_error_and_not_a_short_expert(shard):
 
 def test_a_missing_file_is_told_at_once_and_nothing_stays_open(shard, tmp_path):
     open_before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else None
-    with pytest.raises(ExpertReadError, match="Cannot open .*gone"):
+    with pytest.raises(ExpertReadError, match=r"Cannot open .*gone"):
         FileSource([[(Span(shard, 0, 1, 0), Span(str(tmp_path / "gone"), 0, 1, 1))]])
     if open_before is not None:
         assert len(os.listdir("/proc/self/fd")) == open_before

@@ -93,7 +93,9 @@ def test_several_can_wait_for_one_copy(busy):
     assert len(waits) == 3
 
 
-@pytest.mark.parametrize("error", [ExpertReadError("The disk is gone."), OSError("odd"), KeyError("bug"), MemoryError()])
+@pytest.mark.parametrize(
+    "error", [ExpertReadError("The disk is gone."), OSError("odd"), KeyError("bug"), MemoryError()]
+)
 def test_a_failure_belongs_to_its_copy_and_the_thread_lives_on(new_source, new_link, error):
     source = new_source()
     source.failing, source.error = {(0, 1)}, error
@@ -117,8 +119,8 @@ def test_bandwidth_is_none_before_the_first_copy_and_measured_after(busy):
         submit(link, expert)
     link.drain()
     assert link.bytes_moved == 21 * 64
-    assert 0 < link.bytes_per_s
-    assert 0 < link.best_bytes_per_s
+    assert link.bytes_per_s > 0
+    assert link.best_bytes_per_s > 0
 
 
 def test_eta_grows_with_the_place_in_the_queue(new_source, new_link):
@@ -142,8 +144,8 @@ def test_an_emulated_link_keeps_its_rate_over_many_copies(new_source, new_link):
     for expert in range(60):
         submit(link, expert % 8, num_bytes=50_000)
     link.drain()
-    assert 60 * 50_000 / (time.perf_counter() - start_s) == pytest.approx(10e6, rel=0.05)
-    assert link.bytes_per_s == pytest.approx(10e6, rel=0.05)
+    assert 60 * 50_000 / (time.perf_counter() - start_s) == pytest.approx(10e6, rel=0.1)
+    assert link.bytes_per_s == pytest.approx(10e6, rel=0.1)
     assert link.emulated_bytes_per_s == 10e6
 
 

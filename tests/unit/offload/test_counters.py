@@ -1,0 +1,75 @@
+"""Counters, strategies, and what a light process may import."""
+
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from offload.counters import Counters
+from offload.eviction import EVICTION_NAMES
+from offload.prefetch import PREFETCH_NAMES
+from offload.residency import Tally
+from offload.strategy import STRATEGY_NAMES, make_strategy
+from offload.substitution import SUBSTITUTION_NAMES
+
+
+def test_rates_are_none_without_data():
+    nothing = Counters()
+    assert (nothing.hit_rate, nothing.substituted_rate, nothing.availability_rate) == (None, None, None)
+
+
+def test_rates():
+    counters = Counters(
+        routed=10, resident_hits=4, prefetched_hits=1, late=1, cold_misses=1, capacity_misses=1, substituted=2
+    )
+    assert (counters.hits, counters.misses) == (5, 2)
+    assert (counters.hit_rate, counters.substituted_rate, counters.availability_rate) == (0.5, 0.2, 0.7)
+
+
+def test_difference_undoes_sum():
+    one, other = Counters(routed=3, late=3, substituted_mass=0.5), Counters(routed=2, resident_hits=2)
+    assert Counters.total([one, other]) - other == one
+    assert Counters.total([]) == Counters()
+
+
+def test_the_tally_has_the_fields_of_the_counters():
+    assert [(f.name, f.type) for f in fields(Tally)] == [(f.name, f.type) for f in fields(Counters)]
+
+
+def test_a_snapshot_does_not_change_afterwards():
+    tally = Tally()
+    snapshot = tally.snapshot()
+    tally.routed += 1
+    assert snapshot.routed == 0
+
+
+@pytest.mark.parametrize("name", STRATEGY_NAMES)
+def test_strategies_name_policies_that_exist(name):
+    strategy = make_strategy(name)
+    assert strategy.name == name
+    assert strategy.eviction in EVICTION_NAMES
+    assert strategy.prefetch in PREFETCH_NAMES
+    assert strategy.substitution in SUBSTITUTION_NAMES
+
+
+def test_an_unknown_strategy_is_refused_by_name():
+    with pytest.raises(ValueError, match="'best': choose one of moe-core, on-demand"):
+        make_strategy("best")
+
+
+@pytest.mark.parametrize(
+    ("modules", "unwanted"),
+    [
+        ("offload.counters, offload.errors, offload.budget, offload.strategy", ("torch", "numpy")),
+        ("offload.eviction, offload.prefetch, offload.substitution", ("torch", "numpy")),
+        ("offload.eviction.history, offload.substitution.boundary", ("torch",)),
+        ("offload.cache, offload.staging", ("transformers", "engine", "app")),
+    ],
+)
+def test_imports_stay_light(modules, unwanted):
+    program = f"import {modules}, sys; print([m for m in {unwanted} if m in sys.modules])"
+    root = Path(__file__).parents[3]
+    run = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
