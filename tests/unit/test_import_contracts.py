@@ -1,0 +1,37 @@
+"""What must be light is light: measured in a process of its own, whatever the linter believes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("torch", "transformers", "textual", "numpy", "huggingface_hub", "gguf")
+
+
+@pytest.mark.parametrize(
+    "module", ["app.cli", "engine.api", "engine.client", "engine.config", "engine.errors", "engine.events"]
+)
+def test_importing_it_loads_nothing_heavy(module: str) -> None:
+    script = f"import sys, {module}; print(*sorted(set({HEAVY!r}) & set(sys.modules)))"
+    loaded = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True).stdout
+    assert loaded.split() == []
+
+
+def test_the_policies_load_without_torch() -> None:
+    script = "import sys, offload.eviction, offload.prefetch, offload.substitution; print('torch' in sys.modules)"
+    said = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True).stdout
+    assert said.strip() == "False"
+
+
+def test_the_whole_app_loads_without_torch() -> None:
+    """Its modules are loaded one by one, lazy ones too."""
+    script = (
+        "import importlib, pkgutil, sys, app\n"
+        "for module in pkgutil.walk_packages(app.__path__, 'app.'):\n"
+        "    if not module.name.endswith('__main__'): importlib.import_module(module.name)\n"
+        "print(*sorted({'torch', 'transformers'} & set(sys.modules)))"
+    )
+    loaded = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True).stdout
+    assert loaded.split() == []
