@@ -36,7 +36,7 @@ clean:
 
 $(VENV)/.created:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
-	  echo "moe-chat needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1)."; \
+	  echo "moe-chat needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1 | head -n 1)."; \
 	  echo "Name another one: make PYTHON=python3.12"; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { \
 	  echo "No virtual environment could be made. On Debian and Ubuntu: apt install python3-venv"; exit 1; }
