@@ -36,7 +36,7 @@ class ExpertReadError(OffloadError):
     title = "An expert could not be read"
 
 
-class WaitCancelled(OffloadError):  # noqa: N818  # nothing went wrong
+class WaitCancelled(OffloadError):
     """Raised out of a wait for the link when generation was cancelled."""
 
     title = "Stopped"
