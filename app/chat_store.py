@@ -23,6 +23,7 @@ _Result = TypeVar("_Result")
 
 _LOCKED = ("SQLITE_BUSY", "SQLITE_LOCKED")
 _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
+_MAGIC = b"SQLite format 3\0"
 _LOCK_WAIT_S = 0.2
 """How long a write waits for another program: it runs between two frames, so not long."""
 
@@ -144,6 +145,7 @@ class ChatStore:
 
     def _connect(self) -> sqlite3.Connection:
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._check_header()
         connection = sqlite3.connect(self.path, timeout=_LOCK_WAIT_S, isolation_level=None)
         try:
             connection.execute("PRAGMA foreign_keys = ON")
@@ -157,6 +159,14 @@ class ChatStore:
             connection.close()
             raise
         return connection
+
+    def _check_header(self) -> None:
+        """Tell a file that is no database before SQLite opens it: it would delete the -wal, which may hold the chats."""
+        if self.path.exists():
+            with self.path.open("rb") as file:
+                header = file.read(len(_MAGIC))
+            if header not in (b"", _MAGIC):
+                raise StoreDamagedError(f"{self.path} is damaged: it does not begin like a database.")
 
     def _translated(self, error: sqlite3.DatabaseError) -> StoreError:
         name = getattr(error, "sqlite_errorname", "")
@@ -173,8 +183,16 @@ class ChatStore:
 
 
 def _turn(row: tuple[Any, ...]) -> TurnRecord:
-    *first, stats, markers, turn_id, created_at = row
-    turn = TurnRecord(*first, turn_id=turn_id, created_at=created_at)
-    turn.stats = json.loads(stats) if stats else None
-    turn.markers = json.loads(markers)
-    return turn
+    chat_id, position, role, text, state, mode_label, stats, markers, turn_id, created_at = row
+    return TurnRecord(
+        chat_id=chat_id,
+        position=position,
+        role=role,
+        text=text,
+        state=state,
+        mode_label=mode_label,
+        stats=json.loads(stats) if stats else None,
+        markers=json.loads(markers),
+        turn_id=turn_id,
+        created_at=created_at,
+    )

@@ -103,7 +103,7 @@ class Conversation:
         exchange = self.of_request(event.request_id)
         if exchange is not None and exchange.answer is not None and exchange.is_live:
             exchange.answer.text += event.text
-            exchange.num_tok += event.num_tok
+            exchange.num_tok = event.num_tok
 
     def save_partial(self) -> None:
         """Keep what the live answer has so far; about once a second."""

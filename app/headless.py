@@ -4,7 +4,7 @@ With --json, one object a line. Each has `event`; the other keys are, by event:
     loading   stage, done, total, unit
     ready     model, moe_layers, experts, top_k, context_tok, effective, notices, load_s
     prefill   done_tok, total_tok, reused_tok, note
-    text      text, num_tok
+    text      text, num_tok (tokens of the answer so far)
     mode      mode, at_tok
     end       reason, label, text, stats (every counter of the answer)
     error     title, message, hint

@@ -10,5 +10,5 @@ _PICTURES |= dict.fromkeys(range(0xD800, 0xE000), "�")
 
 
 def visible(text: str) -> str:
-    """`text` with control, bidirectional-override and lone surrogate characters made visible; line ends and tabs stay."""
+    """`text` with control, text-direction and lone surrogate characters made visible; line ends and tabs stay."""
     return text.replace("\r\n", "\n").translate(_PICTURES)

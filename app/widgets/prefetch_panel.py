@@ -17,7 +17,7 @@ class PrefetchPanel(Panel):
     """Hits, late arrivals and misses of this answer's routed experts; the use of issued prefetches."""
 
     def __init__(self, widget_id: str | None = None) -> None:
-        super().__init__(id=widget_id)
+        super().__init__(widget_id)
         self._hit_rates: deque[float | None] = deque(maxlen=_HISTORY)
         self._last = (0, 0)
 

@@ -106,8 +106,8 @@ class ScriptedEngine(FakeEngine):
                 self.tell(READY)
         while self._request_id is not None and now > self._begun_at + 0.5 + self._token_s * self._num_tok:
             self._recent.append(1000 * self._token_s * random.uniform(0.8, 1.7))
-            self.tell(TextDelta(self._request_id, self._pieces[self._num_tok], 1))
             self._num_tok += 1
+            self.tell(TextDelta(self._request_id, self._pieces[self._num_tok - 1], self._num_tok))
             if self._num_tok == len(self._pieces):
                 self._end(STOP)
         if self._is_ready and now - self._snapshot_at > 0.2:

@@ -1,0 +1,107 @@
+"""The app on a fake engine, driven by a pilot. Tests wait for conditions, never for a while."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from app.chat_app import ChatApp
+from app.chat_store import ChatStore
+from app.engine_bridge import EngineBridge
+from app.screens.chat import ChatScreen
+from engine.config import EngineConfig, SamplingConfig
+from tests.functional.app.fake_engine import FakeEngine, ObedientEngine
+
+_PATIENCE_S = 10.0
+
+
+class Stage:
+    """An app under test, its engines, and its store."""
+
+    def __init__(self, folder: Path, engine_type: type[FakeEngine]) -> None:
+        self.engines: list[FakeEngine] = []
+        self.db_path = folder / "chats.db"
+        self._engine_type = engine_type
+        self.bridge = EngineBridge(self._make_engine, EngineConfig())
+        self.bridge.start()
+        self.app = ChatApp(self.bridge, ChatStore(self.db_path), SamplingConfig())
+        self.pilot: Pilot[Any]
+
+    @property
+    def engine(self) -> FakeEngine:
+        return self.engines[-1]
+
+    @property
+    def chat(self) -> ChatScreen:
+        screen = self.app.screen
+        assert isinstance(screen, ChatScreen)
+        return screen
+
+    def _make_engine(self) -> FakeEngine:
+        self.engines.append(self._engine_type())
+        return self.engines[-1]
+
+    async def until(self, condition: Callable[[], object], what: str = "") -> None:
+        """Let the app run until `condition` holds."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while not condition():
+            assert time.monotonic() < deadline, what or "the condition never held"
+            await self.pilot.pause(0.01)
+
+    async def open_chat(self) -> None:
+        """Choose the first domain."""
+        await self.pilot.press("enter")
+        await self.until(lambda: isinstance(self.app.screen, ChatScreen) and self.app.screen.query("#prompt"))
+
+    async def ask(self, text: str) -> None:
+        """Type a question and send it."""
+        await self.pilot.press(*("space" if letter == " " else letter for letter in text), "enter")
+
+    async def ask_ready(self, text: str) -> int:
+        """Ask a loaded engine; returns the request once the engine has it."""
+        before = len(self.engine.submitted())
+        await self.ask(text)
+        await self.until(lambda: len(self.engine.submitted()) > before, "the engine was not asked")
+        return self.engine.submitted()[-1].request_id
+
+    def shown(self) -> str:
+        """Everything on screen as text."""
+        screen = self.app.screen
+        width = screen.size.width
+        strips = screen._compositor.render_strips()
+        return "\n".join("".join(segment.text for segment in strip)[:width] for strip in strips)
+
+    async def see(self, text: str) -> None:
+        """Wait until a text is on the screen."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while text not in self.shown():
+            assert time.monotonic() < deadline, f"{text!r} never appeared in\n{self.shown()}"
+            await self.pilot.pause(0.02)
+
+
+@pytest.fixture
+def size() -> tuple[int, int]:
+    """Columns and rows of the terminal."""
+    return 120, 40
+
+
+@pytest.fixture
+def engine_type() -> type[FakeEngine]:
+    return ObedientEngine
+
+
+@pytest.fixture
+async def stage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int], engine_type: type[FakeEngine]
+) -> AsyncIterator[Stage]:
+    """The app in its menu of domains."""
+    monkeypatch.setenv("MOE_CHAT_HOME", str(tmp_path))
+    staged = Stage(tmp_path, engine_type)
+    async with staged.app.run_test(size=size, notifications=True) as pilot:
+        staged.pilot = pilot
+        yield staged

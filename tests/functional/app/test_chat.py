@@ -1,0 +1,460 @@
+"""What a user does in the app, with an engine that does as it is told."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from app.chat_records import COMPLETE, FAILED, PARTIAL, STOPPED
+from app.chat_store import ChatStore
+from app.screens.chat import ChatScreen
+from app.screens.domain_menu import DomainMenu
+from app.screens.help import HelpScreen
+from app.widgets.finished_answer import FinishedAnswer
+from app.widgets.panel_column import PanelColumn
+from app.widgets.prompt import Prompt
+from app.widgets.status_line import StatusLine
+from app.widgets.transcript import MAX_MOUNTED, Transcript
+from engine.api import Cancel, Load, Message, SetMode
+from engine.config import APPROX, EXACT
+from engine.events import CANCELLED, LABEL_APPROX, Failed, LoadProgress, ModeChanged, PrefillProgress, TextDelta
+from tests.functional.app.conftest import Stage
+from tests.functional.app.fake_engine import READY, FakeEngine, snapshot
+
+
+async def test_menu_to_chat(stage: Stage) -> None:
+    assert isinstance(stage.app.screen, DomainMenu)
+    await stage.see("Maths")
+    await stage.see("no profile yet")
+    await stage.see("is ready")
+    await stage.pilot.press("down", "enter")
+    await stage.until(lambda: isinstance(stage.app.screen, ChatScreen))
+    await stage.see("moe-chat · Maths · SmolLM2")
+    await stage.see("it is often wrong")
+    assert isinstance(stage.engine.sent[0], Load)
+
+
+async def test_a_domain_can_be_chosen_by_number_and_by_mouse(stage: Stage) -> None:
+    await stage.pilot.press("3")
+    await stage.see("moe-chat · Code")
+    await stage.pilot.press("f3")
+    await stage.until(lambda: isinstance(stage.app.screen, DomainMenu))
+    await stage.pilot.click("#domains", offset=(10, 4))
+    await stage.see("moe-chat · Writing")
+
+
+async def test_ask_stream_and_finish(stage: Stage) -> None:
+    await stage.open_chat()
+    await stage.ask_ready("capital of France")
+    submit = stage.engine.submitted()[0]
+    assert submit.messages[0].role == "system"
+    assert submit.messages[-1] == Message("user", "capital of France")
+    assert submit.sampling.temperature is None
+    request = stage.engine.begin_answer("The capital is **Par", 5)
+    await stage.see("The capital is")
+    stage.engine.tell(TextDelta(request, "is**.", 7))
+    await stage.see("The capital is Paris.")
+    await stage.see("7 tok")
+    stage.engine.end_answer(request, "The capital is **Paris**.", 7)
+    await stage.see("7 tok · TTFT 412 ms")
+    await stage.until(lambda: len(stage.chat.query(FinishedAnswer)) == 1)
+    assert "The capital is Paris." in stage.shown()
+    await stage.ask_ready("and of Spain")
+    assert [message.role for message in stage.engine.submitted()[1].messages] == ["system", "user", "assistant", "user"]
+
+
+async def test_everything_is_in_the_store(stage: Stage) -> None:
+    await stage.open_chat()
+    await stage.ask_ready("hello")
+    reader = ChatStore(stage.db_path)
+    (chat,) = reader.chats()
+    assert (chat.domain, chat.model) == ("general", READY.model_name)
+    assert [(turn.role, turn.text) for turn in reader.turns(chat.chat_id)] == [("user", "hello")]
+    request = stage.engine.begin_answer("Good ", 1)
+    await stage.until(lambda: len(reader.turns(chat.chat_id)) == 2, "the partial answer was not saved")
+    assert [(turn.state, turn.text) for turn in reader.turns(chat.chat_id)] == [(COMPLETE, "hello"), (PARTIAL, "Good ")]
+    stage.engine.end_answer(request, "Good day.", 3)
+    await stage.until(lambda: reader.turns(chat.chat_id)[1].state == COMPLETE)
+    answer = reader.turns(chat.chat_id)[1]
+    assert answer.text == "Good day."
+    assert answer.mode_label == "exact"
+    assert answer.stats is not None
+    assert (answer.stats["new_tok"], answer.stats["reason"]) == (3, "stop")
+    reader.close()
+
+
+async def test_text_is_never_markup_and_never_obeyed(stage: Stage) -> None:
+    await stage.open_chat()
+    await stage.ask_ready("[bold red]hi[/]")
+    await stage.see("[bold red]hi[/]")
+    request = stage.engine.begin_answer("<b>tag</b> \x1b[31mred", 5)
+    await stage.see("<b>tag</b> ␛[31mred")
+    stage.engine.end_answer(request, "<b>tag</b> \x1b[31mred", 5)
+    await stage.until(lambda: stage.chat.query(FinishedAnswer))
+    await stage.see("<b>tag</b> ␛[31mred")
+
+
+async def test_f5_in_mid_answer_is_marked_once_the_engine_says_so(stage: Stage) -> None:
+    await stage.open_chat()
+    stage.engine.answer = lambda command: None  # type: ignore[method-assign]
+    await stage.ask_ready("hello")
+    request = stage.engine.begin_answer("one two", 41)
+    await stage.see("one two")
+    assert "◆ EXACT" in stage.shown()
+    await stage.pilot.press("f5")
+    await stage.until(lambda: SetMode(APPROX) in stage.engine.sent)
+    await stage.see("◆ EXACT → ≈")
+    assert "at token" not in stage.shown()
+    stage.engine.tell(ModeChanged(APPROX, request, 41))
+    await stage.see("≈ APPROX")
+    await stage.see("exact → approx at token 41")
+    stage.engine.end_answer(request, "one two three", 60, label=LABEL_APPROX)
+    await stage.see("approximate:")
+    await stage.see("exact → approx at token 41")
+    reader = ChatStore(stage.db_path)
+    answer = reader.turns(reader.chats()[0].chat_id)[1]
+    assert answer.markers == ["exact → approx at token 41"]
+    assert answer.mode_label == LABEL_APPROX
+    reader.close()
+
+
+async def test_f5_between_answers_leaves_no_marker(stage: Stage) -> None:
+    await stage.open_chat()
+    await stage.pilot.press("f5")
+    await stage.see("≈ APPROX")
+    await stage.pilot.click("#mode-badge")
+    await stage.see("◆ EXACT")
+    assert stage.bridge.mode == EXACT
+    assert "at token" not in stage.shown()
+
+
+async def test_esc_stops_and_keeps_the_partial_answer(stage: Stage) -> None:
+    await stage.open_chat()
+    await stage.ask_ready("tell me a story")
+    request = stage.engine.begin_answer("Once upon a time", 4)
+    await stage.see("Once upon a time")
+    await stage.pilot.press("escape")
+    await stage.until(lambda: Cancel(request) in stage.engine.sent)
+    await stage.see("stopping")
+    stage.engine.end_answer(request, "Once upon a time", 4, reason=CANCELLED)
+    await stage.see("stopped · 4 tok")
+    await stage.see("Once upon a time")
+    reader = ChatStore(stage.db_path)
+    answer = reader.turns(reader.chats()[0].chat_id)[1]
+    assert (answer.state, answer.text) == (STOPPED, "Once upon a time")
+    reader.close()
+
+
+async def test_ctrl_c_stops_and_says_how_to_quit(stage: Stage) -> None:
+    await stage.open_chat()
+    await stage.ask_ready("hello")
+    request = stage.engine.begin_answer("Hi", 1)
+    await stage.see("Hi")
+    await stage.pilot.press("ctrl+c")
+    await stage.until(lambda: Cancel(request) in stage.engine.sent)
+    stage.engine.end_answer(request, "Hi", 1, reason=CANCELLED)
+    await stage.see("stopped ·")
+    await stage.pilot.press("ctrl+c")
+    await stage.see("ctrl+q quits.")
+    assert stage.app.is_running
+
+
+async def test_a_finished_answer_can_be_selected_and_copied(stage: Stage) -> None:
+    await stage.open_chat()
+    await stage.ask_ready("hello")
+    request = stage.engine.begin_answer("Hi", 1)
+    stage.engine.end_answer(request, "The answer is *forty-two*.", 8)
+    await stage.until(lambda: stage.chat.query(FinishedAnswer))
+    await stage.pilot.mouse_down(FinishedAnswer, offset=(4, 0))
+    await stage.pilot.hover(FinishedAnswer, offset=(9, 0))
+    await stage.pilot.mouse_up(FinishedAnswer, offset=(9, 0))
+    await stage.pilot.press("ctrl+c")
+    await stage.until(lambda: stage.app.clipboard.startswith("answer"), "nothing was copied")
+
+
+async def test_new_chat_leaves_the_old_answer_stopped_and_kept(stage: Stage) -> None:
+    await stage.open_chat()
+    await stage.ask_ready("first chat")
+    request = stage.engine.begin_answer("A long ans", 3)
+    await stage.see("A long ans")
+    await stage.pilot.press("ctrl+n")
+    await stage.until(lambda: Cancel(request) in stage.engine.sent)
+    await stage.until(lambda: "A long ans" not in stage.shown())
+    stage.engine.end_answer(request, "A long answer", 4, reason=CANCELLED)
+    await stage.ask_ready("second chat")
+    assert [message.content for message in stage.engine.submitted()[-1].messages][1:] == ["second chat"]
+    reader = ChatStore(stage.db_path)
+    first, second = reader.chats()
+    assert reader.turns(first.chat_id)[1].text == "A long answer"
+    assert reader.turns(first.chat_id)[1].state == STOPPED
+    assert reader.turns(second.chat_id)[0].text == "second chat"
+    reader.close()
+
+
+async def test_a_question_during_an_answer_waits_and_can_be_taken_back(stage: Stage) -> None:
+    await stage.open_chat()
+    await stage.ask_ready("one")
+    request = stage.engine.begin_answer("First", 1)
+    await stage.see("First")
+    await stage.ask("two")
+    await stage.ask("three")
+    await stage.see("2 more waiting")
+    stage.engine.end_answer(request, "First.", 1)
+    await stage.until(lambda: len(stage.engine.submitted()) == 2)
+    second = stage.engine.submitted()[1]
+    assert [message.content for message in second.messages][1:] == ["one", "First.", "two"]
+    stage.engine.end_answer(second.request_id, "Second.", 1)
+    await stage.until(lambda: len(stage.engine.submitted()) == 3)
+    await stage.ask("four")
+    await stage.until(lambda: stage.chat.flow.conversation.waiting)
+    stage.engine.end_answer(stage.engine.submitted()[2].request_id, "Third.", 1)
+    await stage.until(lambda: len(stage.engine.submitted()) == 4)
+
+
+async def test_the_prompt(stage: Stage) -> None:
+    await stage.open_chat()
+    prompt = stage.chat.query_one(Prompt)
+    height = prompt.size.height
+    await stage.pilot.press("a", "ctrl+j", "b", "shift+enter", "c")
+    assert prompt.text == "a\nb\nc"
+    await stage.until(lambda: prompt.size.height == height + 2, "the prompt did not grow")
+    await stage.pilot.press("enter")
+    await stage.until(lambda: prompt.text == "" and prompt.size.height == height)
+    assert stage.engine.submitted()[0].messages[-1].content == "a\nb\nc"
+    await stage.pilot.press("x", "up")
+    assert prompt.text == "a\nb\nc"
+    await stage.pilot.press("down")
+    assert prompt.text == "x"
+    await stage.pilot.press("backspace", "enter", "space", "enter")
+    assert len(stage.chat.flow.conversation.exchanges) == 1
+
+
+async def test_the_answers_error_is_shown_with_what_to_do(stage: Stage) -> None:
+    await stage.open_chat()
+    request = await stage.ask_ready("a very long question")
+    stage.engine.tell(
+        Failed(request, "The context is full", "9000 tokens do not fit.", "Begin a new chat.", is_fatal=False)
+    )
+    await stage.see("The context is full: 9000 tokens do not fit.")
+    await stage.see("Begin a new chat.")
+    reader = ChatStore(stage.db_path)
+    assert reader.turns(reader.chats()[0].chat_id)[1].state == FAILED
+    reader.close()
+    await stage.ask_ready("short")
+    assert [message.content for message in stage.engine.submitted()[-1].messages][1:] == ["short"]
+
+
+async def test_engine_death_is_told_and_a_key_restarts_it(stage: Stage) -> None:
+    await stage.open_chat()
+    await stage.ask_ready("hello")
+    stage.engine.begin_answer("Half an ans", 3)
+    await stage.see("Half an ans")
+    stage.engine.die()
+    await stage.see("killed by signal 9")
+    await stage.see("The log is engine.log")
+    await stage.see("f8 starts the engine again")
+    await stage.see("Half an ans")
+    await stage.ask("still there")
+    assert stage.chat.flow.conversation.waiting
+    await stage.pilot.press("f8")
+    await stage.until(lambda: len(stage.engines) == 2)
+    assert stage.engines[0].is_closed
+    await stage.until(lambda: stage.engine.submitted())
+    contents = [message.content for message in stage.engine.submitted()[0].messages]
+    assert contents[1:] == ["hello", "Half an ans", "still there"]
+
+
+async def test_quit_closes_the_engine_and_keeps_the_partial_answer(stage: Stage) -> None:
+    await stage.open_chat()
+    await stage.ask_ready("hello")
+    stage.engine.begin_answer("Half", 1)
+    await stage.see("Half")
+    await stage.pilot.press("ctrl+q")
+    await stage.until(lambda: stage.engine.is_closed)
+    reader = ChatStore(stage.db_path)
+    assert reader.turns(reader.chats()[0].chat_id)[1].text == "Half"
+    reader.close()
+
+
+async def test_help_and_palette(stage: Stage) -> None:
+    await stage.open_chat()
+    await stage.pilot.press("f1")
+    await stage.until(lambda: isinstance(stage.app.screen, HelpScreen))
+    await stage.see("shift+enter, ctrl+j")
+    await stage.pilot.press("escape")
+    await stage.until(lambda: isinstance(stage.app.screen, ChatScreen))
+    titles = [command.title for command in stage.app.get_system_commands(stage.app.screen)]
+    assert {"Stop", "Exact or approximate", "New chat", "Panels", "Domain", "Quit", "Help"} <= set(titles)
+    await stage.pilot.press("ctrl+p")
+    await stage.see("Light or dark")
+
+
+async def test_long_chats_mount_a_bounded_number_of_turns(stage: Stage) -> None:
+    await stage.open_chat()
+    transcript = stage.chat.query_one(Transcript)
+    for number in range(MAX_MOUNTED + 10):
+        await transcript.add_question(f"question {number}")
+    await stage.until(lambda: len(transcript.children) <= MAX_MOUNTED + 1)
+    assert len(transcript.query("#earlier")) == 1
+
+
+async def test_scrolling_up_is_not_fought(stage: Stage) -> None:
+    await stage.open_chat()
+    transcript = stage.chat.query_one(Transcript)
+    await stage.ask_ready("count")
+    request = stage.engine.begin_answer("\n\n".join(map(str, range(60))), 60)
+    await stage.until(lambda: transcript.scroll_y > 20, "it did not follow the answer")
+    transcript.scroll_to(y=5, animate=False, immediate=True, force=True)
+    transcript.release_anchor()
+    stage.engine.tell(TextDelta(request, "\n\n" + "\n\n".join(map(str, range(60, 90))), 90))
+    await stage.until(lambda: transcript.max_scroll_y > 100)
+    assert transcript.scroll_y == 5
+    await stage.pilot.press("end")
+    await stage.until(lambda: transcript.scroll_y >= transcript.max_scroll_y - 1)
+
+
+async def test_a_locked_store_is_said_and_the_chat_goes_on(stage: Stage) -> None:
+    await stage.open_chat()
+    ChatStore(stage.db_path).open()
+    other = sqlite3.connect(stage.db_path, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    await stage.ask_ready("hello")
+    await stage.see("Another program holds")
+    other.execute("COMMIT")
+    other.close()
+    await stage.see("everything is saved")
+
+
+class TestSlowEngine:
+    """Before the engine is ready."""
+
+    @pytest.fixture
+    def engine_type(self) -> type[FakeEngine]:
+        return FakeEngine
+
+    async def test_loading_is_shown_and_an_early_question_waits(self, stage: Stage) -> None:
+        await stage.see("starting the engine")
+        await stage.open_chat()
+        stage.engine.tell(LoadProgress("building the demo model", 12, 30, "layers"))
+        await stage.see("building the demo model")
+        await stage.see("12 of 30 layers")
+        await stage.ask("too early")
+        await stage.see("1 message waiting")
+        assert stage.engine.submitted() == []
+        stage.engine.become_ready()
+        await stage.until(lambda: len(stage.engine.submitted()) == 1)
+        assert "1 message waiting" not in stage.shown()
+        request = stage.engine.submitted()[0].request_id
+        stage.engine.tell(PrefillProgress(request, 16, 64, 8))
+        await stage.see("16 of 64 tok, 8 reused")
+
+    async def test_a_waiting_question_can_be_taken_back(self, stage: Stage) -> None:
+        await stage.open_chat()
+        await stage.ask("too early")
+        await stage.see("1 message waiting")
+        await stage.pilot.press("escape")
+        await stage.until(lambda: stage.chat.query_one(Prompt).text == "too early")
+        stage.engine.become_ready()
+        await stage.see("it is often wrong")
+        assert stage.engine.submitted() == []
+
+    async def test_a_model_that_cannot_be_loaded(self, stage: Stage) -> None:
+        await stage.open_chat()
+        stage.engine.tell(Failed(None, "No such model", "There is no folder x.", "Check the name.", is_fatal=False))
+        await stage.see("No such model: There is no folder x. Check the name.")
+        await stage.pilot.press("f8")
+        await stage.until(lambda: len(stage.engines) == 2)
+
+
+@pytest.mark.parametrize("size", [(80, 24)])
+async def test_narrow_folds_the_panels_to_a_line(stage: Stage) -> None:
+    await stage.open_chat()
+    stage.engine.snapshot = snapshot(2, phase="decode", tokens=40, recent_tpot_ms=(48.0, 50.0))
+    await stage.see("hit 91% of 2400")
+    await stage.see("mem 731/812 MiB")
+    assert not stage.chat.query_one(PanelColumn).display
+    await stage.pilot.press("f4")
+    await stage.until(lambda: not stage.chat.query_one(StatusLine).display)
+    await stage.pilot.press("f4")
+    await stage.until(lambda: stage.chat.query_one(PanelColumn).display)
+    await stage.see("RESIDENCY")
+    assert not stage.chat.query_one("#chat").display
+    await stage.pilot.press("escape")
+    await stage.until(lambda: stage.chat.query_one("#chat").display)
+
+
+async def test_panels_show_the_snapshot(stage: Stage) -> None:
+    await stage.open_chat()
+    stage.engine.snapshot = snapshot(
+        2, phase="decode", mode=APPROX, tokens=40, recent_tpot_ms=(48.0, 50.0), emulated_bytes_per_s=5e8
+    )
+    await stage.see("of 480)")
+    for text in (
+        "hit 89 % (2136 of 2400)",
+        "48 of 2400 substituted",
+        "31 % of decode waits for the link",
+        "731 MiB held of 812 MiB",
+        "EMULATED at 500 MB/s",
+        "TTFT 412 ms",
+        "ctx 104/2k",
+    ):
+        await stage.see(text)
+
+
+async def test_before_any_figure_there_are_dashes(stage: Stage) -> None:
+    await stage.open_chat()
+    stage.engine.snapshot = snapshot(2)
+    await stage.see("hit –")
+    await stage.see("p50 –")
+
+
+async def test_resizing_in_mid_stream(stage: Stage) -> None:
+    await stage.open_chat()
+    await stage.ask_ready("hello")
+    request = stage.engine.begin_answer("word " * 80, 80)
+    for columns, rows in ((80, 24), (50, 12), (160, 50), (120, 40)):
+        await stage.pilot.resize_terminal(columns, rows)
+        stage.engine.tell(TextDelta(request, f"at {columns} ", 81))
+        await stage.see(f"at {columns}")
+    stage.engine.end_answer(request, "done " * 80, 82)
+    await stage.see("done done")
+    await stage.pilot.resize_terminal(80, 24)
+    await stage.see("done done")
+
+
+@pytest.mark.parametrize("size", [(50, 12)])
+async def test_a_tiny_terminal_is_chat_only(stage: Stage) -> None:
+    await stage.open_chat()
+    await stage.ask_ready("hello")
+    stage.engine.begin_answer("Hi there", 2)
+    await stage.see("Hi there")
+    assert not stage.chat.query_one("#title-bar").display
+
+
+async def test_light_theme_while_chatting(stage: Stage) -> None:
+    await stage.open_chat()
+    await stage.ask_ready("hello")
+    request = stage.engine.begin_answer("Hi", 1)
+    stage.engine.end_answer(request, "# Hi\n\n`code`", 5)
+    await stage.until(lambda: stage.chat.query(FinishedAnswer))
+    stage.app.action_toggle_theme()
+    await stage.pilot.pause()
+    assert stage.app.theme == "verdigris-light"
+    await stage.see("Hi")
+
+
+async def test_an_unexpected_error_leaves_a_sentence_and_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOE_CHAT_HOME", str(tmp_path))
+    staged = Stage(tmp_path, FakeEngine)
+
+    async def explode() -> None:
+        raise ZeroDivisionError("deep inside")
+
+    with pytest.raises(ZeroDivisionError):
+        async with staged.app.run_test() as pilot:
+            staged.app.call_later(explode)
+            await pilot.pause()
+    assert "ZeroDivisionError: deep inside" in (tmp_path / "log" / "moe-chat.log").read_text()
+    assert staged.engine.is_closed

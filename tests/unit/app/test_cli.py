@@ -1,0 +1,170 @@
+"""The command line: what it reads, refuses, prints, and what importing it costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from app import cli, options
+from app.crash_log import log_crash
+from app.domains import all_domains, domain_named
+from app.instance import InstanceLock
+from app.paths import AppPaths
+from engine.config import APPROX, DEMO_MODEL
+from engine.errors import ConfigError
+
+
+def test_the_demo_keeps_half_of_its_experts_out() -> None:
+    config = options.engine_config(cli.build_parser().parse_args([]))
+    assert (config.model, config.residency, config.memory_bytes) == (DEMO_MODEL, 0.5, None)
+
+
+@pytest.mark.parametrize(
+    ("argv", "residency", "memory_bytes"),
+    [
+        (["--memory", "1GiB"], None, 2**30),
+        (["--residency", "25%"], 0.25, None),
+        (["--model", "some/folder"], None, None),
+        (["ask", "--memory", "1GiB", "hi"], None, 2**30),
+        (["--memory", "1GiB", "ask", "hi"], None, 2**30),
+    ],
+)
+def test_budget_options(argv: list[str], residency: float | None, memory_bytes: int | None) -> None:
+    config = options.engine_config(cli.build_parser().parse_args(argv))
+    assert (config.residency, config.memory_bytes) == (residency, memory_bytes)
+
+
+def test_every_option_arrives() -> None:
+    argv = "--mode APPROX --alpha 0.1 --eviction lru --prefetch none --prefetch-depth 3 --link 0.5GB/s --threads 2"
+    config = options.engine_config(
+        cli.build_parser().parse_args([*argv.split(), "--link-threads", "1", "--context", "99"])
+    )
+    assert (config.mode, config.alpha, config.eviction, config.prefetch, config.prefetch_depth) == (
+        APPROX,
+        0.1,
+        "lru",
+        "none",
+        3,
+    )
+    assert (config.link_bytes_per_s, config.compute_threads, config.link_threads, config.context_tok) == (5e8, 2, 1, 99)
+
+
+def test_sampling_is_the_models_own_unless_given() -> None:
+    parser = cli.build_parser()
+    assert options.sampling_config(parser.parse_args(["ask", "hi"])).temperature is None
+    argv = "ask --temperature 0 --top-p 0.9 --top-k 5 --min-p 0.1 --seed 7 --max-tokens 9 --stop A --stop B hi".split()
+    sampling = options.sampling_config(parser.parse_args(argv))
+    assert (sampling.temperature, sampling.top_p, sampling.top_k, sampling.seed, sampling.max_new_tok) == (
+        0,
+        0.9,
+        5,
+        7,
+        9,
+    )
+    assert sampling.stop == ("A", "B")
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["--memory", "1GiB", "--residency", "50%"],
+        ["--memory", "lots"],
+        ["--threads", "two"],
+        ["--eviction", "random"],
+        ["--mode", "fast"],
+    ],
+)
+def test_bad_settings_exit_2_and_say_what_to_do(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["ask", *argv, "hi"]) == cli.EXIT_USAGE
+    told = capsys.readouterr().err
+    assert told.startswith("Settings: ")
+    assert "Traceback" not in told
+    assert len(told.splitlines()) == 2
+
+
+def test_the_chat_needs_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([]) == cli.EXIT_USAGE
+    assert "moe-chat ask" in capsys.readouterr().err
+
+
+def test_paths_are_printed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MOE_CHAT_HOME", str(tmp_path))
+    monkeypatch.delenv("MOE_CHAT_CACHE", raising=False)
+    assert cli.main(["paths"]) == cli.EXIT_OK
+    printed = capsys.readouterr().out
+    assert str(tmp_path / "data" / "chats.db") in printed
+    assert str(tmp_path / "cache") in printed
+
+
+def test_the_cache_can_be_elsewhere(tmp_path: Path) -> None:
+    environment = {"MOE_CHAT_HOME": str(tmp_path / "home"), "MOE_CHAT_CACHE": str(tmp_path / "big")}
+    paths = AppPaths.from_environment(environment)
+    assert paths.cache_dir == tmp_path / "big"
+    assert paths.app_log.is_relative_to(tmp_path / "home")
+
+
+def test_a_crash_goes_to_the_log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MOE_CHAT_HOME", str(tmp_path))
+    log = AppPaths.from_environment().app_log
+    told = log_crash(ZeroDivisionError("deep inside"))
+    assert str(log) in told
+    assert "deep inside" not in told
+    assert "ZeroDivisionError: deep inside" in log.read_text()
+
+
+def test_an_unexpected_error_shows_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def explode(_: object) -> int:
+        raise ZeroDivisionError
+
+    monkeypatch.setenv("MOE_CHAT_HOME", str(tmp_path))
+    monkeypatch.setattr(cli, "_run", explode)
+    assert cli.main(["paths"]) == cli.EXIT_FAILED
+    told = capsys.readouterr().err
+    assert "Traceback" not in told
+    assert "moe-chat.log" in told
+
+
+def test_a_second_instance_is_told_and_may_run(tmp_path: Path) -> None:
+    first, second = InstanceLock(tmp_path / "home" / "pid"), InstanceLock(tmp_path / "home" / "pid")
+    assert first.acquire() == ""
+    assert "memory is then used twice" in second.acquire()
+    first.release()
+    third = InstanceLock(tmp_path / "home" / "pid")
+    assert third.acquire() == ""
+    third.release()
+
+
+def test_domains() -> None:
+    names = [domain.name for domain in all_domains()]
+    assert names[0] == "general"
+    assert len(names) == len(set(names)) >= 6
+    assert all(domain.purpose and len(domain.purpose) <= 39 for domain in all_domains())
+    assert domain_named("maths").title == "Maths"
+    with pytest.raises(ConfigError, match="astrology"):
+        domain_named("astrology")
+
+
+def test_the_command_line_is_light() -> None:
+    heavy = "{'torch', 'textual', 'transformers', 'rich', 'numpy', 'sqlite3'}"
+    code = f"import sys, app.cli; app.cli.build_parser().format_help(); print({heavy} & set(sys.modules))"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "set()"
+
+
+def test_the_headless_commands_load_no_screen() -> None:
+    code = (
+        "import sys, app.headless, app.headless_tasks; print({'torch', 'textual', 'transformers'} & set(sys.modules))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "set()"
+
+
+def test_the_chat_loads_no_torch() -> None:
+    code = "import sys, app.launch, app.chat_app; print({'torch', 'transformers', 'numpy'} & set(sys.modules))"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "set()"

@@ -1,0 +1,103 @@
+"""What is shown: control characters made visible, figures with units, answers with their denominators."""
+
+from __future__ import annotations
+
+import pytest
+
+from app import figures, progress_line
+from app.answer_record import stats_lines, summary
+from app.sanitise import visible
+from engine.events import CANCELLED, LABEL_APPROX, STOP, LoadProgress, PrefillProgress
+from tests.functional.app.fake_engine import counters, stats
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("plain\ttext\n", "plain\ttext\n"),
+        ("\x1b[31mred\x1b]0;title\x07", "␛[31mred␛]0;title␇"),
+        ("a\r\nb\rc", "a\nb␍c"),
+        ("\x00\x7f", "␀␡"),
+        ("\x9b31m", "‹9B›31m"),
+        ("user\u202etxt", "user‹202E›txt"),
+        ("\ud800", "\ufffd"),
+        ("[bold]not markup[/bold] 🙂", "[bold]not markup[/bold] 🙂"),
+    ],
+)
+def test_control_characters_are_shown_not_obeyed(given: str, shown: str) -> None:
+    assert visible(given) == shown
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        (figures.count(1184), "1184"),
+        (figures.count(12_345), "12.3k"),
+        (figures.count(3_400_000), "3.4M"),
+        (figures.tokens(8192), "8.2k"),
+        (figures.tokens(2000), "2k"),
+        (figures.percent(1, 0), "–"),
+        (figures.percent(None), "–"),
+        (figures.percent(870, 870), "100 %"),
+        (figures.percent(5, 1000), "0.5 %"),
+        (figures.share(812, 870), "93 % (812 of 870)"),
+        (figures.share(0, 0), "–"),
+        (figures.milliseconds(None), "–"),
+        (figures.milliseconds(214.3), "214 ms"),
+        (figures.milliseconds(1900), "1.9 s"),
+        (figures.bandwidth(1.31e9), "1.3 GB/s"),
+        (figures.bandwidth(None), "–"),
+        (figures.bar(1, 2, 4), "▰▰▱▱"),
+        (figures.bar(1, 0, 4), "▱▱▱▱"),
+        (figures.sparkline([0, 5, None, 10], 8), "▁▅ █"),
+        (figures.sparkline([], 8), ""),
+        (figures.sparkline([1.0, 1.0], 8, low=None, high=1.0), "▄▄"),
+    ],
+)
+def test_figures(written: str, expected: str) -> None:
+    assert written == expected
+
+
+def test_progress_lines() -> None:
+    loading = LoadProgress("reading weights", 512, 1024)
+    assert progress_line.loading(loading) == "reading weights  ▰▰▰▰▰▰▰▰▱▱▱▱▱▱▱▱  512 B of 1.0 KiB"
+    assert progress_line.loading(LoadProgress("importing torch", 0, 0)) == "importing torch …"
+    assert "3 of 9 files" in progress_line.loading(LoadProgress("carving", 3, 9, "files"))
+    prefill = progress_line.prefill(PrefillProgress(1, 64, 128, 32, "the template changed"))
+    assert "64 of 128 tok, 32 reused (the template changed)" in prefill
+
+
+def test_the_line_below_an_answer() -> None:
+    line = summary(stats(100), STOP, top_k=2)
+    assert line.startswith("100 tok · TTFT 412 ms · 48 ms/tok · 20.7 tok/s · hit 91 % (54")
+    assert line.endswith("of 6000) · exact")
+
+
+def test_an_approximate_answer_says_how_much() -> None:
+    approximate = stats(100, label=LABEL_APPROX, counted=counters(100, is_approximate=True))
+    line = summary(approximate, CANCELLED, top_k=2)
+    assert line.startswith("stopped · 100 tok")
+    assert line.endswith("approximate: 120 of 6000 substituted (0.7 % of the routing weight)")
+
+
+def test_the_long_form_names_every_count_with_its_whole() -> None:
+    text = "\n".join(stats_lines(stats(100), STOP, top_k=2))
+    for word in (
+        "TTFT",
+        "TPOT",
+        "resident hits",
+        "prefetched hits",
+        "late",
+        "cold",
+        "capacity",
+        "substituted",
+        "moved",
+    ):
+        assert word in text
+    assert "6000 routed" in text
+    assert "of 6000" in text
+
+
+def test_an_answer_without_decode_shows_dashes() -> None:
+    text = "\n".join(stats_lines(stats(0), STOP, top_k=2))
+    assert "– resident hits" in text
