@@ -46,11 +46,11 @@ class Decoder:
 
         Raises WaitCancelled, ExpertReadError out of a forward, with the cache as it was before that token.
         """
-        for _ in range(num_new_tok):
+        for remaining in range(num_new_tok, 0, -1):
             length = len(self.cache.tokens)
             token = sampler.draw(logits, self._ids[:, :length])
             yield token
-            if length >= self._context_tok:
+            if remaining == 1 or length >= self._context_tok:
                 return
             self._ids[0, length] = token
             self._state.is_decode = True

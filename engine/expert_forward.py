@@ -150,6 +150,16 @@ class MoeLayer:
         self._state.after_layer(self.number)
         return out
 
+    def measure_expert_compute_s(self, hidden_dim: int) -> float:
+        """Median seconds of one expert on one token, on whatever bytes the first slot holds."""
+        bound = next(iter(self._weights.values()))
+        hidden, times = torch.zeros(1, hidden_dim), []
+        for _ in range(9):
+            start = perf_counter()
+            self._layout.run(hidden, bound)
+            times.append(perf_counter() - start)
+        return sorted(times)[4]
+
     # -- decode -------------------------------------------------------------------------------------------------------
 
     def _decode(self, hidden: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
@@ -194,6 +204,7 @@ class MoeLayer:
         return weighted.view(1, len(leases), -1).sum(dim=1).to(hidden.dtype)
 
     def _substitutes(self, experts: list[int], weights: torch.Tensor) -> tuple[dict[int, int], float]:
+        self._cache.settle(self.number)
         scores = self.tap.selection_scores()
         if scores is None or all(self._cache.is_resident(self.number, expert) for expert in experts):
             return {}, 0.0
@@ -288,14 +299,3 @@ class ExpertPlant:
     state: StepState
     expert_compute_s: float = 0.0
     """Time one resident expert's compute takes, measured at warm-up."""
-
-
-def measure_expert_compute_s(layer: MoeLayer, hidden_dim: int, dtype: torch.dtype) -> float:
-    """Median seconds of one expert on one token, on whatever bytes its first slot holds."""
-    bound = next(iter(layer._weights.values()))
-    hidden, times = torch.zeros(1, hidden_dim, dtype=dtype), []
-    for _ in range(9):
-        start = perf_counter()
-        layer._layout.run(hidden, bound)
-        times.append(perf_counter() - start)
-    return sorted(times)[4]

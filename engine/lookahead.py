@@ -21,6 +21,8 @@ class RouterFeed:
 
     router: nn.Module
     norm: nn.Module | None
+    input_dim: int
+    """Dimensions of the router's input: 2 when the block flattens tokens before it."""
     extra_args: tuple[Any, ...]
     extra_kwargs: dict[str, Any]
 
@@ -41,7 +43,7 @@ class FeedProbe:
     def __init__(self, model: nn.Module, routers: Sequence[nn.Module | None]) -> None:
         self._model, self._routers = model, routers
         self._normed: list[tuple[nn.Module, torch.Tensor]] = []
-        self._calls: dict[int, tuple[tuple[Any, ...], dict[str, Any], nn.Module | None]] = {}
+        self._feeds: dict[int, RouterFeed] = {}
         self._handles: list[Any] = []
 
     def __enter__(self) -> FeedProbe:
@@ -66,18 +68,18 @@ class FeedProbe:
         if not args:
             return
         same = [m for m, output in self._normed if output.data_ptr() == args[0].data_ptr() and output.numel() == args[0].numel()]
-        self._calls[id(router)] = (args[1:], kwargs, same[-1] if same else None)
+        self._feeds[id(router)] = RouterFeed(router, same[-1] if same else None, args[0].dim(), args[1:], kwargs)
 
-    def feeds(self, input_ids: torch.Tensor) -> list[RouterFeed | None]:
+    def feeds(self) -> list[RouterFeed | None]:
         """One per router; None where it was not called or gets arguments that change with every token."""
-        return [self._feed(router, input_ids) for router in self._routers]
+        return [self._feed(router) for router in self._routers]
 
-    def _feed(self, router: nn.Module | None, input_ids: torch.Tensor) -> RouterFeed | None:
-        if router is None or id(router) not in self._calls:
+    def _feed(self, router: nn.Module | None) -> RouterFeed | None:
+        feed = self._feeds.get(id(router))
+        if feed is None:
             return None
-        extra, kwargs, norm = self._calls[id(router)]
-        varying = [value for value in (*extra, *kwargs.values()) if isinstance(value, torch.Tensor) and not self._is_weight(value)]
-        return None if varying else RouterFeed(router, norm, extra, kwargs)
+        extra = [value for value in (*feed.extra_args, *feed.extra_kwargs.values()) if isinstance(value, torch.Tensor)]
+        return feed if all(self._is_weight(value) for value in extra) else None
 
     def _is_weight(self, value: torch.Tensor) -> bool:
         return any(value is own for own in (*self._model.parameters(), *self._model.buffers()))
@@ -107,17 +109,30 @@ class Lookahead:
 
     @staticmethod
     def _plain_forward(feed: RouterFeed | None) -> Callable[[torch.Tensor], Any] | None:
+        """`router(norm(hidden))` without the hooks that calling the modules would set off."""
         if feed is None:
             return None
-        router, norm, args, kwargs = feed.router.forward, feed.norm, feed.extra_args, feed.extra_kwargs
-        if norm is None:
-            return lambda hidden: router(hidden, *args, **kwargs)
-        normed = norm.forward
-        return lambda hidden: router(normed(hidden), *args, **kwargs)
+        router, args, kwargs = feed.router.forward, feed.extra_args, feed.extra_kwargs
+        normed = feed.norm.forward if feed.norm is not None else None
+        is_flat = feed.input_dim == 2
+
+        def forward(hidden: torch.Tensor) -> Any:
+            fed = normed(hidden) if normed is not None else hidden
+            return router(fed.view(-1, fed.shape[-1]) if is_flat else fed, *args, **kwargs)
+
+        return forward
+
+    def disable_failing(self) -> None:
+        """Asks for every prediction once, after a forward of one token, and drops those that do not work."""
+        for layer in range(len(self._feeds) - 1):
+            try:
+                self.predict(layer)
+            except Exception:  # whatever a router raises when it is called out of its block
+                self._forwards[layer + 1] = None
 
     def can_predict(self, layer: int) -> bool:
         """Whether `predict(layer)` can say something about layer + 1."""
-        return layer + 1 < len(self._feeds) and self._feeds[layer] is not None and self._feeds[layer + 1] is not None
+        return layer + 1 < len(self._feeds) and self._feeds[layer] is not None and self._forwards[layer + 1] is not None
 
     def predict(self, layer: int) -> list[int]:
         """The experts layer + 1 would choose for this token, most certain first. Call during layer's step only."""

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import statistics
-from collections import deque
 from collections.abc import Callable
 from time import monotonic, perf_counter
 
 from engine import machine
 from engine.events import LABEL_APPROX, LABEL_APPROX_CONTEXT, LABEL_EXACT, LinkUse, MemoryUse, Snapshot, Timing, TurnStats
 from engine.expert_forward import MoeLayer, StepState
-from offload.budget import BudgetPlan
-from offload.cache import ExpertCache
+from engine.kv_cache import KvCache
+from engine.offloaded_model import OffloadedModel
 from offload.counters import Counters, ratio
-from offload.link import Link
 
 SNAPSHOT_PERIOD_S = 0.125
 _RECENT_TOK = 64
@@ -67,11 +65,10 @@ class TurnClock:
 class Telemetry:
     """Holds what the snapshot is made of. Only the engine's thread touches it."""
 
-    def __init__(
-        self, cache: ExpertCache, link: Link, layers: list[MoeLayer], plan: BudgetPlan, depth: int, state: StepState
-    ) -> None:
-        self._cache, self._link, self._layers, self._plan, self._depth = cache, link, layers, plan, depth
-        self._state = state
+    def __init__(self, engine: OffloadedModel) -> None:
+        self._cache, self._link, self._layers, self._plan = engine.cache, engine.link, engine.layers, engine.budget
+        self._depth = engine.config.prefetch_depth if engine.config.prefetch != "none" else 0
+        self._state = engine.state
         self._sequence = 0
         self._turn_start = Counters()
         self._turn_end: Counters | None = None
@@ -81,6 +78,10 @@ class Telemetry:
         self.mode = "exact"
         self.context_used_tok = 0
         self.is_context_approximate = False
+
+    def see(self, kv: KvCache) -> None:
+        """Notes what the KV cache holds."""
+        self.context_used_tok, self.is_context_approximate = len(kv.tokens), kv.is_approximate
 
     def begin_turn(self) -> TurnClock:
         """A new answer: its counters start at zero."""
@@ -148,31 +149,36 @@ class TurnRecord:
     """Collects one answer's record, for `TurnStats`."""
 
     def __init__(self, telemetry: Telemetry, prompt_tok: int, reused_tok: int, describe_link: Callable[[], str]) -> None:
-        self._telemetry, self._prompt_tok, self._reused_tok = telemetry, prompt_tok, reused_tok
+        self._telemetry, self._prompt_tok, self.reused_tok = telemetry, prompt_tok, reused_tok
         self._describe_link = describe_link
-        self.clock = telemetry.begin_turn()
+        self._clock = telemetry.begin_turn()
+        self._prefill_bytes: int | None = None
         self.new_tok = 0
-        self._bytes: deque[int] = deque([telemetry.turn_counters().bytes_loaded], maxlen=2)
 
     def prefill_done(self) -> None:
         """Bytes moved from here on are decode's."""
-        self._bytes.append(self._telemetry.turn_counters().bytes_loaded)
+        self._prefill_bytes = self._telemetry.turn_counters().bytes_loaded
+
+    def token(self) -> None:
+        """One more token was drawn."""
+        self._clock.token()
+        self.new_tok += 1
 
     def stats(self) -> TurnStats:
         """The record as it stands."""
-        counters, timing = self._telemetry.turn_counters(), self.clock.timing()
-        prefill_bytes = self._bytes[-1] if len(self._bytes) == 2 else counters.bytes_loaded
+        counters, timing = self._telemetry.turn_counters(), self._clock.timing()
+        prefill_bytes = self._prefill_bytes if self._prefill_bytes is not None else counters.bytes_loaded
         was_approximate = self._telemetry.is_context_approximate
         label = LABEL_APPROX if counters.substituted else LABEL_APPROX_CONTEXT if was_approximate else LABEL_EXACT
         return TurnStats(
             prompt_tok=self._prompt_tok,
-            reused_tok=self._reused_tok,
+            reused_tok=self.reused_tok,
             new_tok=self.new_tok,
             ttft_ms=timing.ttft_ms,
             tpot_ms=timing.tpot_mean_ms,
             tpot_p50_ms=timing.tpot_p50_ms,
             tpot_p95_ms=timing.tpot_p95_ms,
-            link_wait_ms=self.clock.link_wait_ms,
+            link_wait_ms=self._clock.link_wait_ms,
             counters=counters,
             prefill_bytes=prefill_bytes,
             decode_bytes=counters.bytes_loaded - prefill_bytes,

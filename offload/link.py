@@ -102,7 +102,7 @@ class Link:
         self._meter = LinkMeter()
         self._bus_free_s = 0.0
         self._closed = threading.Event()
-        count = 1 if emulated_bytes_per_s is not None else num_threads
+        count = self.num_threads
         self._threads = [threading.Thread(target=self._work, name=f"link-{i}", daemon=True) for i in range(count)]
         for thread in self._threads:
             thread.start()
