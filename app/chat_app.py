@@ -93,6 +93,8 @@ class ChatApp(App[None]):
 
     async def _beat(self) -> None:
         """Drain the engine's events, and look at its state as often as it is worth it."""
+        if not self.is_running:
+            return
         happened = self._bridge.poll()
         snapshot, now = self._bridge.snapshot, time.monotonic()
         is_quiet = snapshot is None or snapshot.phase in _QUIET_PHASES or not self.app_focus
@@ -101,6 +103,8 @@ class ChatApp(App[None]):
             if not isinstance(screen, EngineWatcher) or not screen.is_mounted:
                 continue
             await screen.engine_events(happened)
+            if not self.is_running:  # the app is being left
+                return
             if snapshot is not None and is_due and snapshot.sequence != self._shown_sequence:
                 screen.engine_snapshot(snapshot)
         if snapshot is not None and is_due:

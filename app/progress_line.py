@@ -6,7 +6,7 @@ from app import figures
 from engine.config import format_bytes
 from engine.events import LoadProgress, PrefillProgress, TaskProgress
 
-_BAR_WIDTH = 16
+_BAR_WIDTH = 12
 
 
 def loading(progress: LoadProgress) -> str:

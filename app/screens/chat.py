@@ -47,6 +47,8 @@ class ChatScreen(Screen[None]):
         Binding("f8", "restart_engine", "Restart engine", priority=True),
         Binding("ctrl+n", "new_chat", "New", priority=True),
         Binding("end", "to_bottom", "To the end", show=False),
+        Binding("pageup", "page(-1)", "Page up", show=False),
+        Binding("pagedown", "page(1)", "Page down", show=False),
     ]
 
     panel_mode: reactive[str] = reactive("full", init=False)
@@ -56,6 +58,7 @@ class ChatScreen(Screen[None]):
         self._bridge = bridge
         self._domain = domain
         self._is_wide: bool | None = None
+        self._was_down = False
         self._saved_at = time.monotonic()
         self._transcript = Transcript("transcript")
         self.flow = ChatFlow(bridge, recorder, sampling, self._transcript, domain)
@@ -72,6 +75,7 @@ class ChatScreen(Screen[None]):
         yield Footer(compact=True, show_command_palette=False)
 
     async def on_mount(self) -> None:
+        self._fold(self.app.size.width)
         self.add_class(f"panels-{self.panel_mode}")
         self._show_title()
         await self.flow.catch_up()
@@ -80,7 +84,11 @@ class ChatScreen(Screen[None]):
             self.engine_snapshot(self._bridge.snapshot)
 
     def on_resize(self, event: events.Resize) -> None:
-        is_wide = event.size.width >= WIDE
+        self._fold(event.size.width)
+
+    def _fold(self, width: int) -> None:
+        """Panels beside the chat where they have room, else as one line; the user's choice holds until that changes."""
+        is_wide = width >= WIDE
         if is_wide != self._is_wide:
             self._is_wide = is_wide
             self.panel_mode = "full" if is_wide else "compact"
@@ -116,6 +124,8 @@ class ChatScreen(Screen[None]):
             self.query_one(StatusLine).show(snapshot)
 
     def _show_engine(self) -> None:
+        if not self.app.is_running:
+            return
         bridge, live = self._bridge, self.flow.live
         self.query_one(TitleBar).show_mode(bridge.mode, bridge.wanted_mode)
         if bridge.ready is not None:
@@ -129,7 +139,9 @@ class ChatScreen(Screen[None]):
         else:
             tpot_ms = bridge.snapshot.timing.tpot_mean_ms if bridge.snapshot else None
             activity.show_answering(live.num_tok, tpot_ms, num_waiting, is_stopping=live.is_stopping)
-        self.refresh_bindings()
+        if bridge.is_down != self._was_down:  # the footer is composed anew: not on every beat
+            self._was_down = bridge.is_down
+            self.refresh_bindings()
 
     def _show_title(self) -> None:
         ready = self._bridge.ready
@@ -197,6 +209,13 @@ class ChatScreen(Screen[None]):
         """Start the engine anew; waiting questions are sent when it is ready."""
         self._bridge.restart()
         self._show_engine()
+
+    def action_page(self, direction: int) -> None:
+        """Scroll the transcript by a page; going up stops following the answer."""
+        if direction < 0:
+            self._transcript.scroll_page_up(animate=False)
+        else:
+            self._transcript.scroll_page_down(animate=False)
 
     def action_to_bottom(self) -> None:
         """Follow the answer again."""

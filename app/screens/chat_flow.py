@@ -128,7 +128,7 @@ class ChatFlow:
     async def _show_text(self, text: dict[int, str]) -> None:
         for request_id, added in text.items():
             answer = self._answers.get(request_id)
-            if answer is not None and answer.is_mounted and not answer.is_finished and added:
+            if answer is not None and answer.is_shown and not answer.is_finished and added:
                 await answer.add(added)
         text.clear()
 
@@ -164,7 +164,7 @@ class ChatFlow:
         owner = self._owners.get(event.request_id) if event.request_id is not None else None
         marker = owner.note_mode(event, previous) if owner is not None else None
         answer = self._answers.get(event.request_id) if event.request_id is not None else None
-        if marker is not None and answer is not None and answer.is_mounted:
+        if marker is not None and answer is not None and answer.is_shown:
             answer.mark(marker)
 
     async def _turn_ended(self, event: TurnEnded) -> None:
@@ -174,7 +174,7 @@ class ChatFlow:
             return
         owner.end(event)
         exchange = owner.of_request(event.request_id)
-        if answer is not None and answer.is_mounted and exchange is not None and exchange.answer is not None:
+        if answer is not None and answer.is_shown and exchange is not None and exchange.answer is not None:
             top_k = self.bridge.ready.top_k if self.bridge.ready else None
             await answer.finish(exchange.answer.text, answer_record.summary(event.stats, event.reason, top_k))
         await self._send_waiting()
@@ -187,7 +187,7 @@ class ChatFlow:
         if owner is None or exchange is None or exchange.answer is None:
             return
         owner.fail(exchange, failure)
-        if answer is not None and answer.is_mounted:
+        if answer is not None and answer.is_shown:
             await answer.finish(
                 exchange.answer.text, "", error=f"{failure.title}: {failure.message} {failure.hint}".strip()
             )

@@ -23,7 +23,8 @@ _KEYS = (
     ("f4", "panels full, as one line, off"),
     ("ctrl+n", "new chat in this domain"),
     ("ctrl+c", "copy the selection; else stop"),
-    ("end", "follow the answer again"),
+    ("page up, page down", "scroll the transcript"),
+    ("end", "follow the answer again, from an empty prompt"),
     ("f8", "start the engine again after it stopped"),
     ("ctrl+p, f1, ctrl+q", "palette, this help, quit"),
 )

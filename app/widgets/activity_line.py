@@ -26,11 +26,7 @@ class ActivityLine(Widget):
 
     def show_engine(self, bridge: EngineBridge, num_waiting: int = 0) -> None:
         """The engine's own state, when no answer is being written."""
-        waiting = (
-            f"  ·  {num_waiting} message{'s' if num_waiting > 1 else ''} waiting, sent when it is ready"
-            if num_waiting
-            else ""
-        )
+        waiting = f"{num_waiting} message{'s' if num_waiting > 1 else ''} waiting  ·  " if num_waiting else ""
         if bridge.is_down and bridge.failure is not None:
             self._set(
                 Content.assemble(
@@ -42,9 +38,9 @@ class ActivityLine(Widget):
         elif bridge.state is EngineState.READY:
             self._set(Content(""))
         elif bridge.progress is not None:
-            self._working(progress_line.loading(bridge.progress) + waiting)
+            self._working(waiting + progress_line.loading(bridge.progress))
         else:
-            self._working("starting the engine …" + waiting)
+            self._working(waiting + "starting the engine …")
 
     def show_ready(self, ready: EngineReady) -> None:
         """The engine waits for a question."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from textual import events
 from textual.actions import SkipAction
 from textual.message import Message
+from textual.strip import Strip
 from textual.widgets import TextArea
 
 
@@ -50,11 +51,29 @@ class Prompt(TextArea):
         else:
             await super()._on_key(event)
 
+    def render_line(self, y: int) -> Strip:
+        """A line of the text; nothing while there is no room, where wrapping the placeholder would fail."""
+        return super().render_line(y) if self.content_size.width > 0 else Strip.blank(0)
+
     def action_copy(self) -> None:
         """Copy the prompt's own selection; without one ctrl+c is the app's."""
         if not self.selected_text:
             raise SkipAction
         super().action_copy()
+
+    def action_cursor_line_end(self, select: bool = False) -> None:
+        """In an empty prompt the key is the transcript's."""
+        if not self.text:
+            raise SkipAction
+        super().action_cursor_line_end(select)
+
+    def action_cursor_page_up(self) -> None:
+        """The prompt is short: paging is the transcript's."""
+        raise SkipAction
+
+    def action_cursor_page_down(self) -> None:
+        """The prompt is short: paging is the transcript's."""
+        raise SkipAction
 
     def set_text(self, text: str) -> None:
         """Replace the text, cursor at the end."""

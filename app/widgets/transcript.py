@@ -12,8 +12,8 @@ MAX_MOUNTED = 50
 """Turns kept as widgets; more make resizing and focus slow."""
 
 
-class Transcript(VerticalScroll, can_focus=True):
-    """Questions, answers and notices, in order."""
+class Transcript(VerticalScroll, can_focus=False):
+    """Questions, answers and notices, in order. The prompt keeps the focus: typing always lands there."""
 
     def __init__(self, widget_id: str | None = None) -> None:
         super().__init__(id=widget_id)

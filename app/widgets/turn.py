@@ -41,6 +41,11 @@ class AnswerTurn(Vertical):
         yield Static(id="markers", markup=False)
         yield Markdown(parser_factory=parser, open_links=False)
 
+    @property
+    def is_shown(self) -> bool:
+        """It is in the transcript, not of a chat that was left."""
+        return self.is_attached and self.is_mounted
+
     async def add(self, text: str) -> None:
         """Append to the live answer."""
         shown = visible(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from app.chat_app import ChatApp
 from app.chat_store import ChatStore
 from app.engine_bridge import EngineBridge
 from app.screens.chat import ChatScreen
+from app.widgets.prompt import Prompt
 from engine.config import EngineConfig, SamplingConfig
 from tests.functional.app.fake_engine import FakeEngine, ObedientEngine
 
@@ -51,7 +53,7 @@ class Stage:
         deadline = time.monotonic() + _PATIENCE_S
         while not condition():
             assert time.monotonic() < deadline, what or "the condition never held"
-            await self.pilot.pause(0.01)
+            await asyncio.sleep(0.01)
 
     async def open_chat(self) -> None:
         """Choose the first domain."""
@@ -59,8 +61,9 @@ class Stage:
         await self.until(lambda: isinstance(self.app.screen, ChatScreen) and self.app.screen.query("#prompt"))
 
     async def ask(self, text: str) -> None:
-        """Type a question and send it."""
-        await self.pilot.press(*("space" if letter == " " else letter for letter in text), "enter")
+        """Put a question into the prompt and send it."""
+        self.chat.query_one(Prompt).set_text(text)
+        await self.pilot.press("enter")
 
     async def ask_ready(self, text: str) -> int:
         """Ask a loaded engine; returns the request once the engine has it."""
@@ -81,7 +84,7 @@ class Stage:
         deadline = time.monotonic() + _PATIENCE_S
         while text not in self.shown():
             assert time.monotonic() < deadline, f"{text!r} never appeared in\n{self.shown()}"
-            await self.pilot.pause(0.02)
+            await asyncio.sleep(0.02)
 
 
 @pytest.fixture

@@ -60,7 +60,7 @@ def test_figures(written: str, expected: str) -> None:
 
 def test_progress_lines() -> None:
     loading = LoadProgress("reading weights", 512, 1024)
-    assert progress_line.loading(loading) == "reading weights  ▰▰▰▰▰▰▰▰▱▱▱▱▱▱▱▱  512 B of 1.0 KiB"
+    assert progress_line.loading(loading) == "reading weights  ▰▰▰▰▰▰▱▱▱▱▱▱  512 B of 1.0 KiB"
     assert progress_line.loading(LoadProgress("importing torch", 0, 0)) == "importing torch …"
     assert "3 of 9 files" in progress_line.loading(LoadProgress("carving", 3, 9, "files"))
     prefill = progress_line.prefill(PrefillProgress(1, 64, 128, 32, "the template changed"))
