@@ -161,7 +161,7 @@ class ChatStore:
         return connection
 
     def _check_header(self) -> None:
-        """Tell a file that is no database before SQLite opens it: it would delete the -wal, which may hold the chats."""
+        """Tell a file that is no database before SQLite opens it and deletes the -wal, which may hold chats."""
         if self.path.exists():
             with self.path.open("rb") as file:
                 header = file.read(len(_MAGIC))

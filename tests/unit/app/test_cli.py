@@ -55,8 +55,8 @@ def test_every_option_arrives() -> None:
 def test_sampling_is_the_models_own_unless_given() -> None:
     parser = cli.build_parser()
     assert options.sampling_config(parser.parse_args(["ask", "hi"])).temperature is None
-    argv = "ask --temperature 0 --top-p 0.9 --top-k 5 --min-p 0.1 --seed 7 --max-tokens 9 --stop A --stop B hi".split()
-    sampling = options.sampling_config(parser.parse_args(argv))
+    given = "--temperature 0 --top-p 0.9 --top-k 5 --min-p 0.1 --seed 7 --max-tokens 9 --stop A --stop B"
+    sampling = options.sampling_config(parser.parse_args(["ask", *given.split(), "hi"]))
     assert (sampling.temperature, sampling.top_p, sampling.top_k, sampling.seed, sampling.max_new_tok) == (
         0,
         0.9,

@@ -57,11 +57,13 @@ def test_it_always_fits_and_leaves_no_expert_out(
 def test_groups_show_the_most_urgent_state_else_the_majority() -> None:
     layout = HeatLayout(1, 1, 1, 1, 4, 1)
     codes = bytes(
-        [HOST, HOST, HOST, SUBSTITUTE]
-        + [HOST, IN_USE, ARRIVING, HOST]
-        + [RESIDENT, RESIDENT, HOST, HOST]
-        + [HOST, HOST, HOST, RESIDENT]
-        + [RESIDENT]
+        [
+            *(HOST, HOST, HOST, SUBSTITUTE),
+            *(HOST, IN_USE, ARRIVING, HOST),
+            *(RESIDENT, RESIDENT, HOST, HOST),
+            *(HOST, HOST, HOST, RESIDENT),
+            RESIDENT,
+        ]
     )
     assert cell_rows([codes], 17, layout) == [bytes([SUBSTITUTE, ARRIVING, RESIDENT, HOST, RESIDENT])]
     assert layout.note == "1 cell = 4 experts"
