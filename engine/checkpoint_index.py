@@ -59,7 +59,7 @@ class TensorEntry:
             shape, offset, num_bytes = (count, *shape[1:]), offset + first * row_bytes, count * row_bytes
         target = torch.empty(num_bytes, dtype=torch.uint8)
         if num_bytes:
-            _read_fully(self.path, offset, memoryview(target.numpy()))
+            _read_fully(self.path, offset, memoryview(target.numpy()))  # type: ignore[arg-type]  # see SlotPool
         return target.view(self.dtype).view(shape)
 
 
@@ -90,7 +90,10 @@ def checkpoint_files(folder: Path) -> list[Path]:
             paths = [folder / name for name in names]
         except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
             raise CheckpointError(f"{index} cannot be read: {error}.", _REFETCH) from error
-        if any(path.resolve().parent != folder.resolve() and ".." in Path(name).parts for name, path in zip(names, paths, strict=True)):
+        if any(
+            path.resolve().parent != folder.resolve() and ".." in Path(name).parts
+            for name, path in zip(names, paths, strict=True)
+        ):
             raise CheckpointError(f"{index} names a shard outside its folder.", _REFETCH)
         missing = [path.name for path in paths if not path.exists()]
         if missing:
@@ -100,7 +103,8 @@ def checkpoint_files(folder: Path) -> list[Path]:
     paths = sorted(folder.glob("*.safetensors"))
     if not paths:
         raise UnsupportedModelError(
-            f"{folder} holds no .safetensors file.", "Only safetensors checkpoints are read; others can run code when loaded."
+            f"{folder} holds no .safetensors file.",
+            "Only safetensors checkpoints are read; others can run code when loaded.",
         )
     single = folder / "model.safetensors"
     return [single] if single in paths else paths
@@ -140,11 +144,15 @@ def _entry(path: Path, key: str, value: object, base: int, size: int) -> TensorE
     if not is_sound:
         raise CheckpointError(f"{path}: the header's entry for {key!r} makes no sense.", _REFETCH)
     if name not in DTYPES:
-        raise UnsupportedModelError(f"{path}: {key!r} is stored as {name}, which is not known.", "Use a bf16, fp16 or fp32 checkpoint.")
+        raise UnsupportedModelError(
+            f"{path}: {key!r} is stored as {name}, which is not known.", "Use a bf16, fp16 or fp32 checkpoint."
+        )
     if base + end > size:
         raise CheckpointError(f"{path} is truncated: {key!r} ends at byte {base + end}, the file at {size}.", _REFETCH)
     if math.prod(shape) * DTYPES[name].itemsize != end - begin:
-        raise CheckpointError(f"{path}: {key!r} of shape {list(shape)} cannot be {end - begin} bytes of {name}.", _REFETCH)
+        raise CheckpointError(
+            f"{path}: {key!r} of shape {list(shape)} cannot be {end - begin} bytes of {name}.", _REFETCH
+        )
     return TensorEntry(key, str(path), base + begin, end - begin, DTYPES[name], shape)
 
 
@@ -163,7 +171,9 @@ def read_index(folder: Path) -> dict[str, TensorEntry]:
     for path in checkpoint_files(folder):
         for entry in read_header(path):
             if entry.key in entries:
-                raise CheckpointError(f"{entry.key!r} is stored twice, in {entries[entry.key].path} and {path}.", _REFETCH)
+                raise CheckpointError(
+                    f"{entry.key!r} is stored twice, in {entries[entry.key].path} and {path}.", _REFETCH
+                )
             entries[entry.key] = entry
     if not entries:
         raise CheckpointError(f"{folder} holds no tensors.", _REFETCH)

@@ -44,7 +44,7 @@ class EngineClient:
         self._reader: threading.Thread | None = None
 
     def start(self) -> None:
-        """Spawns the process; it begins to import torch at once. A client can be started again after its engine died."""
+        """Spawns the process; it imports torch at once. May be called again after the engine died."""
         self._release()
         self._is_closing, self._snapshot = False, None
         ours, theirs = socket.socketpair()
@@ -71,7 +71,9 @@ class EngineClient:
             try:
                 self._connection.send(command)
             except OSError as error:
-                raise EngineDiedError(f"The engine is gone ({self.exit_note}).", f"Its log: {self._log_path}") from error
+                raise EngineDiedError(
+                    f"The engine is gone ({self.exit_note}).", f"Its log: {self._log_path}"
+                ) from error
 
     def drain(self) -> list[Event]:
         """The events that have arrived, in order. Never blocks."""
@@ -157,18 +159,26 @@ class EngineClient:
                 self._process.wait(max(deadline - monotonic(), 0))
         note = self.exit_note or "it closed its connection"
         self._put(
-            Failed(None, EngineDiedError.title, f"The engine's process ended: {note}.", f"Start it again. Its log: {self._log_path}", True)
+            Failed(
+                None,
+                EngineDiedError.title,
+                f"The engine's process ended: {note}.",
+                f"Start it again. Its log: {self._log_path}",
+                True,
+            )
         )
 
 
 def _child_environment() -> dict[str, str]:
-    """The child's environment: no library progress bars, few malloc arenas (each keeps freed memory for itself)."""
+    """The child's environment: no library progress bars; few malloc arenas (each keeps freed memory for itself); OpenMP
+    threads that wait for each other spin briefly: by default they spin so long that a busy core costs 3-10x."""
     ours = {
         "HF_HUB_DISABLE_PROGRESS_BARS": "1",
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "TOKENIZERS_PARALLELISM": "false",
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
         "MALLOC_ARENA_MAX": "2",
+        "GOMP_SPINCOUNT": "1000",
         "PYTHONUNBUFFERED": "1",
     }
     return {**ours, **os.environ}

@@ -19,7 +19,18 @@ EXACT, APPROX = "exact", "approx"
 EVICTION_POLICIES = ("history", "lru", "lfu")
 PREFETCHERS = ("router-ahead", "none")
 
-_UNITS = {"": 1, "b": 1, "k": 10**3, "kb": 10**3, "m": 10**6, "mb": 10**6, "g": 10**9, "gb": 10**9, "t": 10**12, "tb": 10**12}
+_UNITS = {
+    "": 1,
+    "b": 1,
+    "k": 10**3,
+    "kb": 10**3,
+    "m": 10**6,
+    "mb": 10**6,
+    "g": 10**9,
+    "gb": 10**9,
+    "t": 10**12,
+    "tb": 10**12,
+}
 _UNITS |= {"ki": 2**10, "kib": 2**10, "mi": 2**20, "mib": 2**20, "gi": 2**30, "gib": 2**30, "ti": 2**40, "tib": 2**40}
 
 
@@ -44,7 +55,9 @@ def parse_residency(text: str) -> float:
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(%?)\s*", text)
     share = float(match[1]) / (100 if match[2] else 1) if match else -1.0
     if not 0 < share <= 1:
-        raise ConfigError(f"{text!r} is not a share of the experts.", "Write it like 25% or 0.25, above 0 and at most 100%.")
+        raise ConfigError(
+            f"{text!r} is not a share of the experts.", "Write it like 25% or 0.25, above 0 and at most 100%."
+        )
     return share
 
 
@@ -91,10 +104,18 @@ class EngineConfig:
         if self.mode not in (EXACT, APPROX):
             raise ConfigError(f"Unknown mode {self.mode!r}.", f"Choose {EXACT} or {APPROX}.")
         if self.eviction not in EVICTION_POLICIES:
-            raise ConfigError(f"Unknown eviction policy {self.eviction!r}.", f"Choose one of {', '.join(EVICTION_POLICIES)}.")
+            raise ConfigError(
+                f"Unknown eviction policy {self.eviction!r}.", f"Choose one of {', '.join(EVICTION_POLICIES)}."
+            )
         if self.prefetch not in PREFETCHERS:
             raise ConfigError(f"Unknown prefetcher {self.prefetch!r}.", f"Choose one of {', '.join(PREFETCHERS)}.")
-        for name, low in (("context_tok", 16), ("prefill_chunk_tok", 1), ("prefetch_depth", 0), ("link_threads", 1), ("compute_threads", 1)):
+        for name, low in (
+            ("context_tok", 16),
+            ("prefill_chunk_tok", 1),
+            ("prefetch_depth", 0),
+            ("link_threads", 1),
+            ("compute_threads", 1),
+        ):
             value = getattr(self, name)
             if value is not None and value < low:
                 raise ConfigError(f"{name} is {value}.", f"It must be at least {low}.")
@@ -117,7 +138,14 @@ class SamplingConfig:
     """Generation ends before any of these strings would be shown."""
 
     def __post_init__(self) -> None:
-        ranges = {"temperature": (0, 100), "top_p": (0, 1), "top_k": (0, 10**9), "min_p": (0, 1), "repetition_penalty": (1e-3, 100), "max_new_tok": (1, 10**9)}
+        ranges = {
+            "temperature": (0, 100),
+            "top_p": (0, 1),
+            "top_k": (0, 10**9),
+            "min_p": (0, 1),
+            "repetition_penalty": (1e-3, 100),
+            "max_new_tok": (1, 10**9),
+        }
         for name, (low, high) in ranges.items():
             value = getattr(self, name)
             if value is not None and not low <= value <= high:

@@ -60,7 +60,7 @@ def end_tokens(tokenizer: Any, generation_config: GenerationConfig, model_config
 
 
 def common_prefix(cached: Sequence[int], prompt: Sequence[int]) -> int:
-    """How many leading ids agree; at most one less than the prompt, whose last token must be computed for its logits."""
+    """How many leading ids agree; less than the prompt, whose last token must be computed for its logits."""
     limit = min(len(cached), len(prompt) - 1)
     for position in range(limit):
         if cached[position] != prompt[position]:
@@ -81,7 +81,7 @@ class TextStream:
     """Token ids in, text out: whole characters only, and nothing of a stop string."""
 
     def __init__(self, tokenizer: Any, stop: Sequence[str]) -> None:
-        self._backend = getattr(tokenizer, "backend_tokenizer", None) or getattr(tokenizer, "_tokenizer", None)
+        self._backend: Any = tokenizer.backend_tokenizer
         self._stream = DecodeStream(skip_special_tokens=True)
         self._stop = [text for text in stop if text]
         self._held = ""

@@ -1,6 +1,7 @@
 """The decode loop: chunked prefill, then one token at a time over `model.forward` with a preallocated cache.
 
-Source of the shape: the library's `generate` costs 5-15 ms a token around the forward; this loop does what it needs of it.
+Source of the shape: the library's `generate` costs 5-15 ms a token around the forward; this loop does what it needs
+of it.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import torch
-
 from engine.config import DEMO_MODEL, format_bytes
 from engine.demo_model import DEMO_LIMIT
 from engine.events import EngineReady
@@ -50,7 +48,7 @@ def effective(engine: OffloadedModel, mode: str) -> tuple[tuple[str, str], ...]:
         ("prefetch", f"{config.prefetch}{depth}, {predictable}"),
         ("link", describe_link(engine)),
         ("experts read", f"{loaded.store.num_direct_layers} of {len(engine.layers)} layers straight into slots"),
-        ("threads", f"{torch.get_num_threads()} compute, {engine.link.num_threads} link"),
+        ("threads", f"{engine.threads}, {engine.link.num_threads} link"),
     )
 
 

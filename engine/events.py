@@ -1,4 +1,5 @@
-"""What the engine tells: ordered events, and a latest-wins snapshot. Frozen values, no torch: they cross a process boundary."""
+"""What the engine tells: ordered events, and a latest-wins snapshot. Frozen values, no torch: they cross a process
+boundary."""
 
 from __future__ import annotations
 
@@ -7,7 +8,8 @@ from dataclasses import dataclass, field
 from offload.counters import Counters
 
 HOST, RESIDENT, ARRIVING, IN_USE, SUBSTITUTE = range(5)
-"""Codes of `Snapshot.residency`: in the host tier; on the device; on its way; picked for this token; standing in for a miss."""
+"""Codes of `Snapshot.residency`: in the host tier; on the device; on its way; picked for this token; standing in for
+a miss."""
 
 STOP, LENGTH, CANCELLED, CONTEXT_FULL, ERROR = "stop", "length", "cancelled", "context_full", "error"
 """Why a turn ended."""
@@ -149,7 +151,17 @@ class Failed:
     """The engine cannot go on; it must be started anew."""
 
 
-Event = LoadProgress | EngineReady | PrefillProgress | TextDelta | ModeChanged | TurnEnded | TaskProgress | TaskEnded | Failed
+Event = (
+    LoadProgress
+    | EngineReady
+    | PrefillProgress
+    | TextDelta
+    | ModeChanged
+    | TurnEnded
+    | TaskProgress
+    | TaskEnded
+    | Failed
+)
 
 
 @dataclass(frozen=True, slots=True)

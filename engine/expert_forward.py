@@ -1,9 +1,10 @@
 """The experts function registered with transformers, and one MoE layer's part in prefill and in decode.
 
-Decode (DESIGN of MoE-CORE, "Mechanism"): the misses of this layer go to the link, the next layer's router is asked and its
-absent experts are queued behind them, resident experts are computed meanwhile, arriving ones as they land; outputs are
-summed in top-k order, so that arrival never changes a bit. Prefill is exact, evicts nothing, and streams what is absent
-through staging slots: each expert is fetched once a chunk, the next copy running under this one's compute.
+Decode (DESIGN of MoE-CORE, "Mechanism"): the misses of this layer go to the link, the next layer's router is asked
+and its absent experts are queued behind them, resident experts are computed meanwhile, arriving ones as they land;
+outputs are summed in top-k order, so that arrival never changes a bit. Prefill is exact, evicts nothing, and streams
+what is absent through staging slots: each expert is fetched once a chunk, the next copy running under this one's
+compute.
 """
 
 from __future__ import annotations
@@ -99,12 +100,12 @@ class RouterTap:
     def _before(self, router: nn.Module, args: Any) -> None:
         if self._state.is_approx and self._state.is_decode:
             self._selection = SelectionScores(self._layer.num_experts, self._layer.top_k)
-            self._selection.__enter__()
+            self._selection.__enter__()  # type: ignore[no-untyped-call]
 
     def _after(self, router: nn.Module, args: Any, output: Any) -> None:
         self._logits = output[0] if isinstance(output, tuple) else None
         if self._selection is not None:
-            self._selection.__exit__(None, None, None)
+            self._selection.__exit__(None, None, None)  # type: ignore[no-untyped-call]
 
     def scores(self) -> np.ndarray | None:
         """The current router score per expert, float32 [num_experts]; None where the router gives none."""
@@ -133,6 +134,7 @@ class MoeLayer:
         layout: ExpertFormat,
         tap: RouterTap,
         shared: ExpertPlant,
+        does_predict: bool,
     ) -> None:
         self.number, self.geometry, self.tap = number, geometry, tap
         self._layout, self._plant, self._state = layout, shared, shared.state
@@ -140,12 +142,13 @@ class MoeLayer:
         self._weights = {slot: layout.bind(shared.pool.tensor(slot)) for slot in shared.pool.slots_of(number)}
         staging = shared.staging
         self._staged = [layout.bind(staging.tensor(slot)) for slot in range(staging.num_slots)]
-        self._does_predict = shared.prefetcher.needs_prediction and shared.lookahead.can_predict(number)
+        self._does_predict = does_predict
         self.last_experts: list[int] = []
         self.last_substitutes: list[int] = []
 
     def __call__(self, hidden: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-        """hidden [tokens, hidden], index and weights [tokens, k] -> [tokens, hidden]. Raises WaitCancelled, ExpertReadError."""
+        """hidden [tokens, hidden], index and weights [tokens, k] -> [tokens, hidden]. Raises WaitCancelled,
+        ExpertReadError."""
         out = self._decode(hidden, index, weights) if self._state.is_decode else self._prefill(hidden, index, weights)
         self._state.after_layer(self.number)
         return out
@@ -251,7 +254,13 @@ class MoeLayer:
         return sorted(known, key=lambda expert: -rows[expert].numel()), rows
 
     def _run_rows(
-        self, expert: int, bound: Any, hidden: torch.Tensor, rows_of: dict[int, torch.Tensor], out: torch.Tensor, top_k: int
+        self,
+        expert: int,
+        bound: Any,
+        hidden: torch.Tensor,
+        rows_of: dict[int, torch.Tensor],
+        out: torch.Tensor,
+        top_k: int,
     ) -> None:
         rows = rows_of[expert]
         out[rows] = self._layout.run(hidden[rows // top_k], bound).to(out.dtype)

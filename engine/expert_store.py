@@ -23,12 +23,12 @@ _MAX_RUNS = 64
 
 
 class Run(NamedTuple):
-    """`count` elements, moved in one piece from a part to the parameter."""
+    """`num_elements` moved in one piece from a part to the parameter."""
 
     part: int
     first: int
     target: int
-    count: int
+    num_elements: int
 
 
 class RunFinder:
@@ -58,7 +58,7 @@ class RunFinder:
             base += size
         try:
             order = parameter.convert(tensors, parts, self._model)
-        except Exception:  # an operation that cannot work on positions is not a move; the library converts values later
+        except Exception:  # noqa: BLE001 - an operation that cannot work on positions is not a move; the library converts values later
             return None
         if order.dtype != torch.int64 or tuple(order.shape) != parameter.shape:
             return None
@@ -85,7 +85,7 @@ def _spans(layout: ParameterLayout, parts: Sequence[StoredPart], runs: Sequence[
         entry, row = parts[run.part].entry, parts[run.part].row
         row_bytes = entry.num_bytes // entry.shape[0] if row is not None else 0
         offset = entry.file_offset + (row or 0) * row_bytes + run.first * size
-        spans.append(Span(entry.path, offset, run.count * size, layout.slot_offset + run.target * size))
+        spans.append(Span(entry.path, offset, run.num_elements * size, layout.slot_offset + run.target * size))
     return spans
 
 

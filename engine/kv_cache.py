@@ -1,8 +1,9 @@
 """The KV cache: the library's cache object with its ordinary layers replaced by preallocated ones.
 
-Full and sliding attention layers (MLA included: its compressed keys and values are ordinary tensors to a cache) write into
-memory reserved once; the library's own grow by concatenation at every token. Other kinds (recurrent and convolution states,
-indexed layers, caches of a model's own) keep the library's classes; their bytes are measured on the meta device and planned.
+Full and sliding attention layers (MLA included: its compressed keys and values are ordinary tensors to a cache) write
+into memory reserved once; the library's own grow by concatenation at every token. Other kinds (recurrent and
+convolution states, indexed layers, caches of a model's own) keep the library's classes; their bytes are measured on
+the meta device and planned.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _PROBE_TOK = (4, 12)
 
 
 class PreallocatedLayer(CacheLayerMixin):
-    """Keys and values of a full-attention layer, `[1, heads, capacity_tok, head_dim]`, allocated at the first update."""
+    """Keys and values of a full-attention layer, `[1, heads, capacity_tok, head_dim]`, allocated at first use."""
 
     is_sliding = False
     is_croppable = True
@@ -41,7 +42,8 @@ class PreallocatedLayer(CacheLayerMixin):
         """Appends `[1, heads, tokens, head_dim]` states in place; returns views of everything cached."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-        assert self.keys is not None and self.values is not None
+        assert self.keys is not None
+        assert self.values is not None
         start, count = self.length_tok, key_states.shape[-2]
         end = start + count
         self.keys.narrow(2, start, count).copy_(key_states)
@@ -92,7 +94,8 @@ class PreallocatedSlidingLayer(PreallocatedLayer):
         """Appends states `[1, heads, tokens, head_dim]`; returns views of the window before them, and them."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-        assert self.keys is not None and self.values is not None
+        assert self.keys is not None
+        assert self.values is not None
         count = key_states.shape[-2]
         if self.held_tok + count > self.capacity_tok:
             self._shift()
@@ -106,7 +109,8 @@ class PreallocatedSlidingLayer(PreallocatedLayer):
         return self.keys.narrow(2, first, visible), self.values.narrow(2, first, visible)
 
     def _shift(self) -> None:
-        assert self.keys is not None and self.values is not None
+        assert self.keys is not None
+        assert self.values is not None
         keep = min(self.held_tok, self.sliding_window - 1)
         first = self.held_tok - keep
         for memory in (self.keys, self.values):
@@ -169,7 +173,8 @@ def _meta_forward(model: Any, num_tok: int) -> Any:
 
 
 def _cache_bytes(cache: Any, chunk_tok: int) -> tuple[int, int, bool]:
-    """(bytes of growing layers at the probe's length, bytes of sliding layers at full size, is the cache the model's own)."""
+    """(bytes of growing layers at the probe's length, bytes of sliding layers at full size, is the cache the model's
+    own)."""
     growing = sliding = 0
     if type(cache) is not DynamicCache:
         growing = 2 * sum(_tensor_bytes(value) for value in vars(cache).values())
@@ -244,7 +249,9 @@ class KvCache:
         return [layer for layer in self.cache.layers if layer.is_initialized]
 
     def _can_crop_to(self, length_tok: int) -> bool:
-        if self.cache is None or not all(isinstance(layer, PreallocatedLayer) for layer in getattr(self.cache, "layers", ())):
+        if self.cache is None or not all(
+            isinstance(layer, PreallocatedLayer) for layer in getattr(self.cache, "layers", ())
+        ):
             return False
         return hasattr(self.cache, "layers") and all(layer.can_crop_to(length_tok) for layer in self._layers())
 

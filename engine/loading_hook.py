@@ -1,8 +1,8 @@
 """The one place that reaches into transformers' private parts: loading a model without its routed experts.
 
-`PreTrainedModel._load_pretrained_model` is wrapped for the time of one `from_pretrained` call. The wrapper renames every
-checkpoint key with the library's own rules; what belongs to an experts module goes into an index and is never read, the
-rest is handed on as lazy tensors read by `preadv`. A canary test watches the signatures used here.
+`PreTrainedModel._load_pretrained_model` is wrapped for the time of one `from_pretrained` call. The wrapper renames
+every checkpoint key with the library's own rules; what belongs to an experts module goes into an index and is never
+read, the rest is handed on as lazy tensors read by `preadv`. A canary test watches the signatures used here.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ class WithheldParameter:
     parts: dict[int, list[StoredPart]] = field(default_factory=dict)
 
     def convert(self, tensors: list[torch.Tensor], parts: list[StoredPart], model: nn.Module) -> torch.Tensor:
-        """The library's own conversion of one expert's stored tensors: the parameter's value, without expert dimension."""
+        """The library's own conversion of one expert's stored tensors: the parameter's value, without expert
+        dimension."""
         if self.converter is None:
             (tensor,) = tensors
             return tensor[0] if parts[0].row is not None else tensor
@@ -81,7 +82,7 @@ class LazyTensor:
     def __init__(self, entry: TensorEntry, on_read: Callable[[int], None]) -> None:
         self._entry, self._on_read = entry, on_read
 
-    def __getitem__(self, key: object) -> torch.Tensor:
+    def __getitem__(self, key: Any) -> torch.Tensor:
         tensor = self._entry.read()
         self._on_read(self._entry.num_bytes)
         return tensor if key is Ellipsis else tensor[key]
@@ -102,8 +103,8 @@ OnIndex = Callable[[PreTrainedModel, list[WithheldModule], int], None]
 def experts_withheld(on_index: OnIndex, on_read: Callable[[int], None]) -> Iterator[None]:
     """While active, `from_pretrained` loads no routed expert.
 
-    `on_index(model on the meta device, withheld modules, resident bytes)` runs before any weight is read and may raise to
-    refuse; `on_read(num_bytes)` runs in loader threads after each resident tensor.
+    `on_index(model on the meta device, withheld modules, resident bytes)` runs before any weight is read and may
+    raise to refuse; `on_read(num_bytes)` runs in loader threads after each resident tensor.
     """
     original = PreTrainedModel.__dict__["_load_pretrained_model"]
 
@@ -187,6 +188,6 @@ def _check_complete(modules: list[WithheldModule]) -> None:
             missing = [e for e in range(parameter.num_experts) if e not in parameter.parts]
             if missing or len(parameter.parts) != parameter.num_experts:
                 raise CheckpointError(
-                    f"{parameter.target}: the checkpoint holds {len(parameter.parts)} of {parameter.num_experts} experts.",
+                    f"{parameter.target}: {len(parameter.parts)} of {parameter.num_experts} experts are stored.",
                     "A shard is missing, or the checkpoint does not fit its config.json.",
                 )

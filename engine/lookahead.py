@@ -14,10 +14,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from engine.router_ranking import find_ranking, short_norm
+
 
 @dataclass(slots=True)
 class RouterFeed:
-    """A router, the norm that feeds it (None: fed by the residual itself), and the extra arguments it is called with."""
+    """A router, the norm that feeds it (None: fed by the residual itself), and its other arguments."""
 
     router: nn.Module
     norm: nn.Module | None
@@ -67,7 +69,11 @@ class FeedProbe:
     def _on_router(self, router: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if not args:
             return
-        same = [m for m, output in self._normed if output.data_ptr() == args[0].data_ptr() and output.numel() == args[0].numel()]
+        same = [
+            m
+            for m, output in self._normed
+            if output.data_ptr() == args[0].data_ptr() and output.numel() == args[0].numel()
+        ]
         self._feeds[id(router)] = RouterFeed(router, same[-1] if same else None, args[0].dim(), args[1:], kwargs)
 
     def feeds(self) -> list[RouterFeed | None]:
@@ -94,10 +100,10 @@ class Lookahead:
     def __init__(self, feeds: Sequence[RouterFeed | None]) -> None:
         self._feeds = feeds
         self._inputs: list[torch.Tensor | None] = [None] * len(feeds)
+        self._predictors: list[Callable[[torch.Tensor], list[int]] | None] = [None] * len(feeds)
         for layer, feed in enumerate(feeds):
             if feed is not None:
                 (feed.norm or feed.router).register_forward_pre_hook(self._keeper(layer))
-        self._forwards = [self._plain_forward(feed) for feed in feeds]
 
     def _keeper(self, layer: int) -> Callable[[nn.Module, tuple[torch.Tensor, ...]], None]:
         inputs = self._inputs
@@ -107,43 +113,58 @@ class Lookahead:
 
         return keep
 
-    @staticmethod
-    def _plain_forward(feed: RouterFeed | None) -> Callable[[torch.Tensor], Any] | None:
-        """`router(norm(hidden))` without the hooks that calling the modules would set off."""
-        if feed is None:
-            return None
-        router, args, kwargs = feed.router.forward, feed.extra_args, feed.extra_kwargs
-        normed = feed.norm.forward if feed.norm is not None else None
-        is_flat = feed.input_dim == 2
-
-        def forward(hidden: torch.Tensor) -> Any:
-            fed = normed(hidden) if normed is not None else hidden
-            return router(fed.view(-1, fed.shape[-1]) if is_flat else fed, *args, **kwargs)
-
-        return forward
-
-    def disable_failing(self) -> None:
-        """Asks for every prediction once, after a forward of one token, and drops those that do not work."""
-        for layer in range(len(self._feeds) - 1):
+    def prepare(self) -> None:
+        """Builds the predictors; call after a forward of one token. What a router refuses out of its block is left
+        out."""
+        for layer, feed in enumerate(self._feeds):
+            hidden = self._inputs[layer]
+            if feed is None or hidden is None:
+                continue
             try:
-                self.predict(layer)
-            except Exception:  # whatever a router raises when it is called out of its block
-                self._forwards[layer + 1] = None
+                predictor = _predictor(feed, hidden)
+                predictor(hidden)
+            except Exception:  # noqa: BLE001 - whatever a router raises when it is called out of its block
+                continue
+            self._predictors[layer] = predictor
 
     def can_predict(self, layer: int) -> bool:
         """Whether `predict(layer)` can say something about layer + 1."""
-        return layer + 1 < len(self._feeds) and self._feeds[layer] is not None and self._forwards[layer + 1] is not None
+        following = layer + 1
+        return (
+            following < len(self._feeds) and self._feeds[layer] is not None and self._predictors[following] is not None
+        )
 
     def predict(self, layer: int) -> list[int]:
         """The experts layer + 1 would choose for this token, most certain first. Call during layer's step only."""
-        forward, hidden = self._forwards[layer + 1], self._inputs[layer]
-        if forward is None or hidden is None:
-            return []
-        _, weights, indices = forward(hidden)
-        experts: list[int] = indices.view(-1).tolist()
-        if len(experts) <= 1:
-            return experts
-        scores: list[float] = weights.reshape(-1).tolist()
-        if len(scores) != len(experts):
-            return experts
-        return [expert for _, expert in sorted(zip(scores, experts, strict=True), key=lambda pair: -pair[0])]
+        predictor, hidden = self._predictors[layer + 1], self._inputs[layer]
+        return predictor(hidden) if predictor is not None and hidden is not None else []
+
+
+def _predictor(feed: RouterFeed, sample: torch.Tensor) -> Callable[[torch.Tensor], list[int]]:
+    """`ranking(norm(hidden))` for one token, by the short form where it agrees with the router."""
+    normed = short_norm(feed.norm, sample) if feed.norm is not None else _unchanged
+    hidden_dim, is_flat = sample.shape[-1], feed.input_dim == 2
+    router = feed.router.forward
+
+    def ask(hidden: torch.Tensor) -> Any:
+        rows = hidden.view(-1, hidden_dim)
+        return router(rows if is_flat else rows.unsqueeze(0), *feed.extra_args, **feed.extra_kwargs)
+
+    extra = (*feed.extra_args, *feed.extra_kwargs.values())
+    ranking = find_ranking(feed.router, extra, ask, normed(sample).view(-1, hidden_dim))
+    if ranking is not None:
+        rank = ranking.rank
+        return lambda hidden: rank(normed(hidden).view(1, hidden_dim))
+    return lambda hidden: _by_weight(*ask(normed(hidden))[1:])
+
+
+def _unchanged(hidden: torch.Tensor) -> torch.Tensor:
+    return hidden
+
+
+def _by_weight(weights: torch.Tensor, indices: torch.Tensor) -> list[int]:
+    experts: list[int] = indices.reshape(-1).tolist()
+    scores: list[float] = weights.reshape(-1).tolist()
+    if len(scores) != len(experts):
+        return experts
+    return [expert for _, expert in sorted(zip(scores, experts, strict=True), key=lambda pair: -pair[0])]

@@ -72,8 +72,8 @@ def load_model(
 ) -> LoadedModel:
     """Loads everything but the routed experts.
 
-    `on_plan` sees the plan before any weight is read and may raise to refuse; `on_read(done, total)` counts resident bytes
-    and is called from loader threads. Raises UnsupportedModelError, CheckpointError, LoadCancelled.
+    `on_plan` sees the plan before any weight is read and may raise to refuse; `on_read(done, total)` counts resident
+    bytes and is called from loader threads. Raises UnsupportedModelError, CheckpointError, LoadCancelled.
     """
     config = read_config(folder)
     _check_headers(folder)
@@ -100,7 +100,14 @@ def load_model(
     _check_finite(model)
     store = ExpertStore(model, found["modules"], found["formats"])
     return LoadedModel(
-        folder, model, load_tokenizer(folder), _generation_config(folder, model), found["modules"], found["formats"], store, found["plan"]
+        folder,
+        model,
+        load_tokenizer(folder),
+        _generation_config(folder, model),
+        found["modules"],
+        found["formats"],
+        store,
+        found["plan"],
     )
 
 
@@ -115,12 +122,17 @@ def read_config(folder: Path) -> Any:
                 f"transformers does not know the architecture of {folder}.",
                 "It would need code from the model's folder, which is never run. See the README for what is supported.",
             ) from error
-        raise CheckpointError(f"{folder / 'config.json'} cannot be read: {text.splitlines()[0]}", "Fetch it again.") from error
+        raise CheckpointError(
+            f"{folder / 'config.json'} cannot be read: {text.splitlines()[0]}", "Fetch it again."
+        ) from error
     quantization = getattr(config, "quantization_config", None)
     if quantization:
-        method = quantization.get("quant_method", "unknown") if isinstance(quantization, dict) else quantization.quant_method
+        method = (
+            quantization.get("quant_method", "unknown") if isinstance(quantization, dict) else quantization.quant_method
+        )
         raise UnsupportedModelError(
-            f"{folder} is stored in a low-bit format ({method}), which is not read yet.", "Use its bf16, fp16 or fp32 checkpoint."
+            f"{folder} is stored in a low-bit format ({method}), which is not read yet.",
+            "Use its bf16, fp16 or fp32 checkpoint.",
         )
     return config
 
@@ -130,7 +142,9 @@ def load_tokenizer(folder: Path) -> Any:
     try:
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     except Exception as error:  # the library raises whatever its parsers raise
-        raise CheckpointError(f"The tokenizer in {folder} cannot be read: {error}", "Fetch the tokenizer files again.") from error
+        raise CheckpointError(
+            f"The tokenizer in {folder} cannot be read: {error}", "Fetch the tokenizer files again."
+        ) from error
 
 
 def _check_headers(folder: Path) -> None:
@@ -155,10 +169,14 @@ def _from_pretrained(folder: Path, config: Any, on_index: Any, on_read: Callable
         raise
     except ValueError as error:
         if "Unrecognized configuration class" in str(error) or "experts implementation" in str(error).lower():
-            raise UnsupportedModelError(f"{config.model_type!r} is not a causal language model that can be run here.") from error
+            raise UnsupportedModelError(
+                f"{config.model_type!r} is not a causal language model that can be run here."
+            ) from error
         raise CheckpointError(f"{folder} cannot be loaded: {error}") from error
     except (OSError, RuntimeError, KeyError, AttributeError, TypeError) as error:
-        raise CheckpointError(f"{folder} cannot be loaded: {error}", "The checkpoint does not fit its config.json.") from error
+        raise CheckpointError(
+            f"{folder} cannot be loaded: {error}", "The checkpoint does not fit its config.json."
+        ) from error
     wrong = {name: sorted(map(str, keys))[:3] for name, keys in report.items() if keys and name != "unexpected_keys"}
     if wrong:
         raise CheckpointError(f"{folder} does not fit its config.json: {wrong}.", "Fetch the checkpoint again.")
@@ -174,13 +192,17 @@ def _check_supported(model: Any, modules: list[WithheldModule]) -> None:
             if has_experts
             else "it is a dense model: there are no routed experts to offload"
         )
-        raise UnsupportedModelError(f"{name!r} cannot be run: {reason}.", "Pick a Mixture-of-Experts model; see the README.")
+        raise UnsupportedModelError(
+            f"{name!r} cannot be run: {reason}.", "Pick a Mixture-of-Experts model; see the README."
+        )
     for withheld in modules:
         names = set(withheld.parameters)
         up = "gate_up_proj" if withheld.module.has_gate else "up_proj"
         wanted = {up, "down_proj"} | ({f"{up}_bias", "down_proj_bias"} if withheld.module.has_bias else set())
         if not wanted <= names:
-            raise UnsupportedModelError(f"{name!r} cannot be run: {withheld.name} holds {sorted(names)}, not {sorted(wanted)}.")
+            raise UnsupportedModelError(
+                f"{name!r} cannot be run: {withheld.name} holds {sorted(names)}, not {sorted(wanted)}."
+            )
         for parameter in withheld.parameters.values():
             stored = {part.entry.dtype for parts in parameter.parts.values() for part in parts}
             if parameter.dtype not in DENSE_DTYPES or not stored <= set(DENSE_DTYPES):
@@ -199,11 +221,16 @@ def _plan(
     try:
         kv = plan_kv(model, chunk_tok)
     except Exception as error:  # whatever the library raises on shapes it cannot infer
-        raise UnsupportedModelError(f"{model.config.model_type!r} cannot be run: its forward fails on shapes ({error}).") from error
+        raise UnsupportedModelError(
+            f"{model.config.model_type!r} cannot be run: its forward fails on shapes ({error})."
+        ) from error
     if any(probe.top_k is None for probe in probes):
         idle = [withheld.name for withheld, probe in zip(modules, probes, strict=True) if probe.top_k is None]
-        raise UnsupportedModelError(f"{model.config.model_type!r} cannot be run: {idle[0]} takes no part in its forward.")
-    formats, layers = [], []
+        raise UnsupportedModelError(
+            f"{model.config.model_type!r} cannot be run: {idle[0]} takes no part in its forward."
+        )
+    formats: list[DenseFormat] = []
+    layers: list[LayerGeometry] = []
     for withheld, probe in zip(modules, probes, strict=True):
         assert probe.top_k is not None
         shapes = {key: (parameter.shape, parameter.dtype) for key, parameter in withheld.parameters.items()}
@@ -250,7 +277,9 @@ def _check_finite(model: Any) -> None:
             for key, value in router.named_parameters() if isinstance(router, torch.nn.Module) else ():
                 if not torch.isfinite(value).all():
                     where = f"{name.rpartition('.')[0]}.{child}.{key}"
-                    raise CheckpointError(f"{where} holds NaN or infinite values.", "The checkpoint is damaged; fetch it again.")
+                    raise CheckpointError(
+                        f"{where} holds NaN or infinite values.", "The checkpoint is damaged; fetch it again."
+                    )
 
 
 def _generation_config(folder: Path, model: Any) -> GenerationConfig:
@@ -258,5 +287,7 @@ def _generation_config(folder: Path, model: Any) -> GenerationConfig:
         try:
             return GenerationConfig.from_pretrained(folder, local_files_only=True)
         except (OSError, ValueError, TypeError) as error:
-            raise CheckpointError(f"{folder / 'generation_config.json'} cannot be read: {error}", "Fetch it again.") from error
+            raise CheckpointError(
+                f"{folder / 'generation_config.json'} cannot be read: {error}", "Fetch it again."
+            ) from error
     return GenerationConfig.from_model_config(model.config)

@@ -14,8 +14,9 @@ from engine.events import LoadProgress
 from engine.expert_forward import ExpertPlant, MoeLayer, ProbedLayer, RouterTap, StepState
 from engine.kv_cache import KvCache
 from engine.lookahead import FeedProbe, Lookahead, find_router
-from engine.model_loading import LoadedModel, ModelPlan, load_model
+from engine.model_loading import ModelPlan, load_model
 from engine.sampling import Sampler
+from engine.threads import choose_threads
 from offload.budget import BudgetPlan, BudgetRequest, plan_budget
 from offload.cache import ExpertCache
 from offload.eviction import make_eviction
@@ -39,9 +40,11 @@ class OffloadedModel:
         on_progress: Callable[[LoadProgress], None],
         is_cancelled: Callable[[], bool],
         after_layer: Callable[[int], None] = lambda layer: None,
+        always_predict: bool = False,
     ) -> None:
-        """Loads and warms up. Raises MoeChatError, OffloadError, LoadCancelled; nothing is left running then."""
-        self.config = config
+        """Loads and warms up. `always_predict`: also where nothing can be absent, for benches. Raises MoeChatError,
+        OffloadError, LoadCancelled; nothing is left running then."""
+        self.config, self._always_predict = config, always_predict
         torch.set_num_threads(config.compute_threads or machine.num_cores())
         self.budget: BudgetPlan
         self.loaded = load_model(
@@ -110,15 +113,25 @@ class OffloadedModel:
         self.layers: list[MoeLayer] = []
         for number, geometry in enumerate(loaded.plan.geometry.layers):
             tap = RouterTap(routers[number], geometry, self.state)
-            layer = MoeLayer(number, geometry, loaded.formats[number], tap, plant)
+            layer = MoeLayer(number, geometry, loaded.formats[number], tap, plant, self._does_predict(number, plant))
             loaded.modules[number].module.offload_layer = layer  # type: ignore[assignment]
             self.layers.append(layer)
         self.num_predicted_layers = sum(lookahead.can_predict(number) for number in range(len(self.layers)))
         hidden_dim = int(loaded.model.config.get_text_config().hidden_size)
         plant.expert_compute_s = self.layers[0].measure_expert_compute_s(hidden_dim)
 
+    def _does_predict(self, number: int, plant: ExpertPlant) -> bool:
+        """Whether layer `number` looks ahead: not where every expert of the next one is resident for good."""
+        if not plant.prefetcher.needs_prediction or not plant.lookahead.can_predict(number):
+            return False
+        following = number + 1
+        can_be_absent = self.budget.slots_per_layer[following] < self.loaded.plan.geometry.layers[following].num_experts
+        return can_be_absent or self._always_predict
+
     def _look_ahead(self, routers: list[torch.nn.Module | None]) -> Lookahead:
-        """Short forwards with experts that return zeros: find the routers' feeds, and touch the KV cache's memory."""
+        """Short forwards with experts that return zeros: find the routers' feeds and the number of threads, and touch
+        the
+        KV cache's memory."""
         for withheld in self.loaded.modules:
             withheld.module.offload_layer = ProbedLayer()  # type: ignore[assignment]
         with torch.inference_mode():
@@ -126,12 +139,15 @@ class OffloadedModel:
                 self._warm_up(4)
             lookahead = Lookahead(probe.feeds())
             self._warm_up(1)
-            lookahead.disable_failing()
+            lookahead.prepare()
+            self.threads = choose_threads(self.config.compute_threads, lambda: self._warm_up(1))
         return lookahead
 
     def _warm_up(self, num_tok: int) -> None:
         kv = self.decoder.cache
-        self.loaded.model(input_ids=torch.zeros(1, num_tok, dtype=torch.long), cache=kv.cache, use_cache=True, logits_to_keep=1)
+        self.loaded.model(
+            input_ids=torch.zeros(1, num_tok, dtype=torch.long), cache=kv.cache, use_cache=True, logits_to_keep=1
+        )
         kv.reset()
 
     def set_mode(self, mode: str) -> None:

@@ -129,7 +129,7 @@ class Inbox:
 
     def end(self) -> None:
         with self._lock:
-            self._cancelled.discard(self._current)  # type: ignore[arg-type]
+            self._cancelled.discard(self._current)
             self._is_busy, self._current = False, None
 
     def is_cancelled(self) -> bool:
@@ -182,7 +182,7 @@ class Worker:
     def _import(self) -> None:
         try:
             import engine.session  # noqa: F401  (seconds: done while the user reads the menu)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - told as an event
             traceback.print_exc()
             self._outbox.put(_failed(None, error, is_fatal=True))
             self._outbox.flush()
@@ -201,7 +201,7 @@ class Worker:
         except (MoeChatError, OffloadError) as error:
             traceback.print_exc()
             self._outbox.put(_failed(request_id, error, is_fatal=False))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - told as an event, the engine goes on
             traceback.print_exc()
             self._outbox.put(_failed(request_id, error, is_fatal=False))
         finally:
@@ -256,7 +256,9 @@ class Worker:
         from engine.verify import verify
 
         session, number = self._loaded(), command.request_id
-        outcome = verify(session, command.num_tok, lambda *where: self._progress(number, *where), self._inbox.is_cancelled)
+        outcome = verify(
+            session.engine, command.num_tok, lambda *where: self._progress(number, *where), self._inbox.is_cancelled
+        )
         self._outbox.put(TaskEnded(number, outcome.is_ok, outcome.report, outcome.lines))
 
     def _bench(self, command: BenchOverhead) -> None:
@@ -264,7 +266,7 @@ class Worker:
 
         session, number = self._loaded(), command.request_id
         outcome = bench_overhead(
-            session, command.num_rounds, lambda *where: self._progress(number, *where), self._inbox.is_cancelled
+            session.engine, command.num_rounds, lambda *where: self._progress(number, *where), self._inbox.is_cancelled
         )
         self._outbox.put(TaskEnded(number, outcome.is_ok, outcome.report, outcome.lines))
 
@@ -274,7 +276,9 @@ def _failed(request_id: int | None, error: Exception, is_fatal: bool) -> Failed:
     title = getattr(error, "title", "Unexpected error")
     message = getattr(error, "message", None) or f"{type(error).__name__}: {error}"
     hint = getattr(error, "hint", None)
-    return Failed(request_id, title, message, hint if hint is not None else "The details are in the engine's log.", is_fatal)
+    return Failed(
+        request_id, title, message, hint if hint is not None else "The details are in the engine's log.", is_fatal
+    )
 
 
 if __name__ == "__main__":

@@ -47,8 +47,8 @@ class Session:
         """Loads. Raises MoeChatError, OffloadError, LoadCancelled; nothing is left running then."""
         started = perf_counter()
         self._emit, self._publish, self._is_cancelled = emit, publish, is_cancelled
+        self.mode: str = config.mode
         self._wanted_mode = wanted_mode or (lambda: self.mode)
-        self.mode = config.mode
         progress = _Throttle(emit)
         folder = resolve_model(config.model, progress, is_cancelled)
         self.engine = OffloadedModel(config, folder, progress, is_cancelled, self._after_layer)

@@ -1,4 +1,5 @@
-"""What is measured of an answer, and the snapshot the panels read: built by the engine's thread, a few times a second."""
+"""What is measured of an answer, and the snapshot the panels read: built by the engine's thread, a few times a
+second."""
 
 from __future__ import annotations
 
@@ -7,7 +8,16 @@ from collections.abc import Callable
 from time import monotonic, perf_counter
 
 from engine import machine
-from engine.events import LABEL_APPROX, LABEL_APPROX_CONTEXT, LABEL_EXACT, LinkUse, MemoryUse, Snapshot, Timing, TurnStats
+from engine.events import (
+    LABEL_APPROX,
+    LABEL_APPROX_CONTEXT,
+    LABEL_EXACT,
+    LinkUse,
+    MemoryUse,
+    Snapshot,
+    Timing,
+    TurnStats,
+)
 from engine.expert_forward import MoeLayer, StepState
 from engine.kv_cache import KvCache
 from engine.offloaded_model import OffloadedModel
@@ -142,13 +152,17 @@ class Telemetry:
     def link(self) -> LinkUse:
         """The link as measured."""
         link = self._link
-        return LinkUse(link.bytes_per_s, link.best_bytes_per_s, link.emulated_bytes_per_s, link.queued, link.bytes_moved)
+        return LinkUse(
+            link.bytes_per_s, link.best_bytes_per_s, link.emulated_bytes_per_s, link.queued, link.bytes_moved
+        )
 
 
 class TurnRecord:
     """Collects one answer's record, for `TurnStats`."""
 
-    def __init__(self, telemetry: Telemetry, prompt_tok: int, reused_tok: int, describe_link: Callable[[], str]) -> None:
+    def __init__(
+        self, telemetry: Telemetry, prompt_tok: int, reused_tok: int, describe_link: Callable[[], str]
+    ) -> None:
         self._telemetry, self._prompt_tok, self.reused_tok = telemetry, prompt_tok, reused_tok
         self._describe_link = describe_link
         self._clock = telemetry.begin_turn()

@@ -57,7 +57,7 @@ class ExpertCache:
         self,
         layer: int,
         experts: Sequence[int],
-        scores: Callable[[], np.ndarray] | None = None,
+        scores: Callable[[], np.ndarray | None] | None = None,
         substitutes: Mapping[int, int] | None = None,
         substituted_mass: float = 0.0,
     ) -> list[Lease]:
@@ -214,7 +214,7 @@ class ExpertCache:
         self,
         book: LayerBook,
         experts: Sequence[int],
-        scores: Callable[[], np.ndarray] | None,
+        scores: Callable[[], np.ndarray | None] | None,
         substitutes: Mapping[int, int],
         substituted_mass: float,
     ) -> list[Lease]:

@@ -18,7 +18,7 @@ class ExpertFormat(Protocol):
     """Bytes one expert takes in a slot."""
 
     def bind(self, slot: torch.Tensor) -> Any:
-        """The weights of the expert in `slot` (uint8 [slot_bytes]) as views that stay valid whatever is copied there."""
+        """The weights of the expert in `slot` (uint8 [slot_bytes]), as views that stay valid."""
         ...
 
     def run(self, hidden: torch.Tensor, weights: Any) -> torch.Tensor:

@@ -43,7 +43,9 @@ class DenseFormat:
     `shapes` and `dtypes` are those of the module's per-expert parameters, without the expert dimension.
     """
 
-    def __init__(self, module: nn.Module, parameters: dict[str, tuple[tuple[int, ...], torch.dtype]], top_k: int) -> None:
+    def __init__(
+        self, module: nn.Module, parameters: dict[str, tuple[tuple[int, ...], torch.dtype]], top_k: int
+    ) -> None:
         self.module = module
         self.layout: list[ParameterLayout] = []
         offset = 0
@@ -99,7 +101,9 @@ class DenseFormat:
         normed: torch.Tensor = module.post_expert_norm(out)
         return normed
 
-    def step(self, hidden: torch.Tensor, weights: Sequence[DenseWeights], routing_weights: torch.Tensor) -> torch.Tensor:
+    def step(
+        self, hidden: torch.Tensor, weights: Sequence[DenseWeights], routing_weights: torch.Tensor
+    ) -> torch.Tensor:
         """One token through its k resident experts; the preallocated rows keep the call count low."""
         k, rows = len(weights), hidden.to(self._dtype)
         for expert, row in zip(weights, self._up_rows, strict=False):

@@ -1,4 +1,5 @@
-"""Every claimed architecture, loaded without its experts and decoded through k + 1 slots a layer: equal to the library."""
+"""Every claimed architecture, loaded without its experts and decoded through k + 1 slots a layer: equal to the
+library."""
 
 from __future__ import annotations
 
@@ -59,11 +60,17 @@ def test_equal_to_the_library(name: str, dtype: torch.dtype, tmp_path: Path) -> 
     try:
         model = engine.loaded.model
         assert not [key for key, value in (*model.named_parameters(), *model.named_buffers()) if value.is_meta]
-        assert all(withheld.module._parameters[key] is None for withheld in engine.loaded.modules for key in withheld.parameters)
+        assert all(
+            withheld.module._parameters[key] is None
+            for withheld in engine.loaded.modules
+            for key in withheld.parameters
+        )
         for num_tok in PROMPT_TOK:
             expected_ids, expected_logits = reference_greedy(plain, prompt_of(num_tok), NEW_TOK)
             ids, logits = engine.greedy_ids(prompt_of(num_tok), NEW_TOK)
-            assert torch.equal(logits, expected_logits), f"{num_tok} tokens: off by {(logits - expected_logits).abs().max()}"
+            assert torch.equal(logits, expected_logits), (
+                f"{num_tok} tokens: off by {(logits - expected_logits).abs().max()}"
+            )
             assert ids == expected_ids, f"{num_tok} tokens"
         engine.cache.check_integrity()
         counters = engine.cache.total_counters()

@@ -149,7 +149,12 @@ SUPPORTED: dict[str, dict[str, Any]] = {
 
 UNSUPPORTED: dict[str, dict[str, Any]] = {
     "jetmoe": {**_LOCAL, "kv_channels": 16},
-    "llama4_text": {"num_local_experts": NUM_EXPERTS, "num_experts_per_tok": 1, "intermediate_size_mlp": 64, "head_dim": 16},
+    "llama4_text": {
+        "num_local_experts": NUM_EXPERTS,
+        "num_experts_per_tok": 1,
+        "intermediate_size_mlp": 64,
+        "head_dim": 16,
+    },
     "llama": {},
 }
 """Architectures that must be refused before loading: no experts interface, or no experts at all."""

@@ -1,0 +1,1 @@
+"""Benches: ratios measured in one run, variants interleaved, medians quoted."""

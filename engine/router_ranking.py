@@ -1,0 +1,102 @@
+"""A shorter way to the same ranking: what a router chooses by, found out and checked against the router itself.
+
+A library router computes groups, gathers, normalised weights and more; a prediction needs the ranking alone. Most
+routers rank by `score(weight @ hidden) + bias`. Which score and which bias is found by trying on probe inputs; only a
+form that picks the router's own k experts on every probe is used, and for any other router the router itself is
+asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+_NUM_PROBES = 48
+
+
+def _identity(logits: torch.Tensor) -> torch.Tensor:
+    return logits
+
+
+def _softmax(logits: torch.Tensor) -> torch.Tensor:
+    return logits.softmax(dim=-1)
+
+
+def _sqrt_softplus(logits: torch.Tensor) -> torch.Tensor:
+    return F.softplus(logits).sqrt()
+
+
+_SCORES = (_identity, torch.sigmoid, _softmax, _sqrt_softplus)
+
+
+class RouterRanking(NamedTuple):
+    """`top_k` experts by `score(weight @ hidden + weight_bias) + bias`; fp32."""
+
+    weight: torch.Tensor
+    weight_bias: torch.Tensor | None
+    score: Callable[[torch.Tensor], torch.Tensor]
+    bias: torch.Tensor | None
+    top_k: int
+
+    def rank(self, hidden: torch.Tensor) -> list[int]:
+        """The chosen experts for one token, `hidden` [1, hidden], best first."""
+        scores = self.score(F.linear(hidden.float(), self.weight, self.weight_bias))
+        if self.bias is not None:
+            scores = scores + self.bias
+        experts: list[int] = scores.topk(self.top_k)[1][0].tolist()
+        return experts
+
+
+def find_ranking(
+    router: nn.Module, extra: Sequence[Any], ask: Callable[[torch.Tensor], Any], sample: torch.Tensor
+) -> RouterRanking | None:
+    """The ranking that agrees with `ask(hidden) -> (logits, weights, indices)` on probes of the size of `sample`.
+
+    `sample` [tokens, hidden] is what the router was fed on a warm-up, `extra` its other arguments. None: no short form
+    agrees everywhere.
+    """
+    weight = getattr(router, "weight", None)
+    if not isinstance(weight, torch.Tensor) or weight.dim() != 2 or weight.shape[1] != sample.shape[-1]:
+        return None
+    scale = sample.float().std().clamp(min=1e-3)
+    generator = torch.Generator().manual_seed(0)
+    probes = (torch.randn(_NUM_PROBES, sample.shape[-1], generator=generator) * scale).to(sample.dtype)
+    chosen = ask(probes)[2].reshape(_NUM_PROBES, -1).sort(dim=-1).values
+    for ranking in _candidates([*router.parameters(False), *router.buffers(False), *extra], weight, chosen.shape[-1]):
+        scores = ranking.score(F.linear(probes.float(), ranking.weight, ranking.weight_bias))
+        scores = scores if ranking.bias is None else scores + ranking.bias
+        if torch.equal(scores.topk(ranking.top_k)[1].sort(dim=-1).values, chosen):
+            return ranking
+    return None
+
+
+def _candidates(values: Sequence[Any], weight: torch.Tensor, top_k: int) -> Iterator[RouterRanking]:
+    """Every score, with no bias and with each vector of the right length as one, before and after the score."""
+    vectors = [v.detach().float() for v in values if isinstance(v, torch.Tensor) and v.shape == weight.shape[:1]]
+    matrix = weight.detach().float()
+    for inner in (None, *vectors):
+        for score in _SCORES:
+            for outer in (None, *vectors):
+                yield RouterRanking(matrix, inner, score, outer, top_k)
+
+
+def short_norm(norm: nn.Module, sample: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
+    """torch's fused RMS norm where it gives what `norm` gives on `sample` to rounding; else `norm`'s own forward."""
+    weight = getattr(norm, "weight", None)
+    eps = getattr(norm, "variance_epsilon", getattr(norm, "eps", None))
+    if not isinstance(weight, torch.Tensor) or weight.dim() != 1 or not isinstance(eps, float):
+        return norm.forward
+    shape = weight.shape
+
+    def fused(hidden: torch.Tensor) -> torch.Tensor:
+        return torch.rms_norm(hidden, shape, weight, eps)
+
+    try:
+        is_same = torch.allclose(fused(sample).float(), norm.forward(sample).float(), rtol=0.02, atol=1e-3)
+    except RuntimeError:
+        is_same = False
+    return fused if is_same else norm.forward
