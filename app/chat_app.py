@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Iterable
 from pathlib import PurePath
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 from rich.text import Text
 from textual.app import App, SystemCommand
@@ -18,14 +18,14 @@ from app.chat_store import ChatStore
 from app.crash_log import log_crash
 from app.domains import Domain
 from app.engine_bridge import EngineBridge
-from app.markdown_style import rich_theme
 from app.recorder import Recorder
-from app.screens.chat import ChatScreen
 from app.screens.domain_menu import DomainMenu
-from app.screens.help import HelpScreen
 from app.themes import DARK, LIGHT, load_themes
 from engine.config import SamplingConfig
 from engine.events import Event, Snapshot
+
+if TYPE_CHECKING:
+    from app.screens.chat import ChatScreen
 
 _BEAT_S = 0.1
 """Text is flushed at most this often."""
@@ -75,15 +75,26 @@ class ChatApp(App[None]):
         self.theme = DARK
 
     def on_mount(self) -> None:
-        self.theme_changed_signal.subscribe(self, lambda _: self._style_markdown(), immediate=True)
-        self._style_markdown()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self.exit)
         self.push_screen(DomainMenu(self._bridge, can_go_back=False), self._chosen)
+        self.call_after_refresh(self._import_the_rest)
         for notice in self._notices:
             self.notify(notice, severity="warning", timeout=8, markup=False)
         self.set_interval(_BEAT_S, self._beat)
+
+    def _import_the_rest(self) -> None:
+        """What the first frame does not need (90 ms), while the user looks at it."""
+        import app.screens.chat
+        import app.screens.help  # noqa: F401
+        from app.markdown_style import rich_theme
+
+        def style_markdown() -> None:
+            self.console.push_theme(rich_theme(self.theme_variables))
+
+        self.theme_changed_signal.subscribe(self, lambda _: style_markdown(), immediate=True)
+        style_markdown()
 
     def on_unmount(self) -> None:
         if self._chat is not None:
@@ -115,6 +126,8 @@ class ChatApp(App[None]):
         if domain is None:
             return
         if self._chat is None:
+            from app.screens.chat import ChatScreen
+
             self._chat = ChatScreen(self._bridge, self._recorder, self._sampling, domain)
             self.push_screen(self._chat)
         else:
@@ -127,6 +140,8 @@ class ChatApp(App[None]):
 
     def action_help(self) -> None:
         """Keys and words."""
+        from app.screens.help import HelpScreen
+
         if not isinstance(self.screen, HelpScreen):
             self.push_screen(HelpScreen())
 
@@ -136,27 +151,25 @@ class ChatApp(App[None]):
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """The palette: every action of the chat, then those of the app."""
-        if isinstance(screen, ChatScreen):
-            yield SystemCommand("Stop", "Stop the answer, keep what there is (esc)", screen.action_stop)
-            yield SystemCommand(
-                "Exact or approximate", "The other mode, from the next token (f5)", screen.action_toggle_mode
-            )
-            yield SystemCommand("New chat", "An empty chat in the same domain (ctrl+n)", screen.action_new_chat)
-            yield SystemCommand("Panels", "Full, one line, off (f4)", screen.action_cycle_panels)
-            yield SystemCommand("Copy", "Copy what is selected (ctrl+c)", screen.action_copy_text)
-            yield SystemCommand("Follow the answer", "To the end of the transcript (end)", screen.action_to_bottom)
-            yield SystemCommand("Restart the engine", "Load the model anew (f8)", screen.action_restart_engine)
-            yield SystemCommand("Domain", "Choose a domain and begin a chat in it (f3)", self.action_choose_domain)
+        if self._chat is not None and screen is self._chat:
+            yield from self._chat_commands(self._chat)
         yield SystemCommand("Light or dark", "The other theme", self.action_toggle_theme)
         yield SystemCommand("Help", "Keys and words (f1)", self.action_help)
         yield SystemCommand("Quit", "Leave; the chat is kept (ctrl+q)", self.action_quit)
 
+    def _chat_commands(self, chat: ChatScreen) -> Iterable[SystemCommand]:
+        yield SystemCommand("Stop", "Stop the answer, keep what there is (esc)", chat.action_stop)
+        yield SystemCommand("Exact or approximate", "The other mode, from the next token (f5)", chat.action_toggle_mode)
+        yield SystemCommand("New chat", "An empty chat in the same domain (ctrl+n)", chat.action_new_chat)
+        yield SystemCommand("Domain", "Choose a domain and begin a chat in it (f3)", self.action_choose_domain)
+        yield SystemCommand("Panels", "Full, one line, off (f4)", chat.action_cycle_panels)
+        yield SystemCommand("Copy", "Copy what is selected (ctrl+c)", chat.action_copy_text)
+        yield SystemCommand("Follow the answer", "To the end of the transcript (end)", chat.action_to_bottom)
+        yield SystemCommand("Restart the engine", "Load the model anew (f8)", chat.action_restart_engine)
+
     def _tell(self, text: str) -> None:
         """Something about keeping chats that the user must know."""
         self.notify(text, severity="warning", timeout=12, markup=False)
-
-    def _style_markdown(self) -> None:
-        self.console.push_theme(rich_theme(self.theme_variables))
 
     def _fatal_error(self) -> None:
         """An unexpected error: its traceback goes to the log, a sentence to the screen."""

@@ -19,6 +19,7 @@ class Domain:
     purpose: str
     """One line for the menu."""
     system_prompt: str
+    """Empty: the model's own."""
     order: int
 
 

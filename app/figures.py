@@ -8,8 +8,8 @@ _BARS = "▁▂▃▄▅▆▇█"
 
 
 def count(number: float) -> str:
-    """`1184`, `12.3k`, `1.2M`."""
-    for size, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+    """`11840`, `123.4k`, `1.2M`."""
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e5, "k")):
         if abs(number) >= size:
             return f"{number / (1e3 if unit == 'k' else size):.1f}{unit}"
     return f"{number:.0f}"
@@ -21,10 +21,12 @@ def tokens(number: int) -> str:
 
 
 def percent(part: float | None, whole: float | None = 1.0) -> str:
-    """`part` of `whole` in per cent."""
+    """`part` of `whole` in per cent. Not quite all is not called all."""
     if part is None or not whole:
         return DASH
     share = 100 * part / whole
+    if 99.5 <= share < 100:
+        return f"{min(share, 99.94):.1f} %"
     return f"{share:.0f} %" if share >= 99.95 or share == 0 or share >= 10 else f"{share:.1f} %"
 
 

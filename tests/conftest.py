@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-# Set before any library reads them: tests never ask a model hub, and two workers never fight for two cores.
+# Set before any library reads them: tests never ask a model hub, and tiny matrices are no work to share out.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
-os.environ.setdefault("OMP_NUM_THREADS", str(min(2, os.cpu_count() or 1)))
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 

@@ -14,7 +14,7 @@ from app.widgets.transcript import Transcript
 from app.widgets.turn import AnswerTurn, QuestionTurn
 from engine.api import Cancel
 from engine.config import SamplingConfig
-from engine.events import EngineReady, Event, Failed, ModeChanged, PrefillProgress, TextDelta, TurnEnded
+from engine.events import EngineReady, Event, Failed, LoadProgress, ModeChanged, PrefillProgress, TextDelta, TurnEnded
 
 
 class ChatFlow:
@@ -34,6 +34,7 @@ class ChatFlow:
         self._answers: dict[int, AnswerTurn] = {}
         self._last_mode = bridge.mode
         self._has_told_notices = False
+        self._told_failure: Failed | None = None
         self.conversation = self._new_conversation(domain)
 
     @property
@@ -134,6 +135,8 @@ class ChatFlow:
 
     async def _handle_one(self, event: Event) -> None:
         match event:
+            case LoadProgress():
+                self._told_failure = None
             case EngineReady():
                 await self._engine_ready(event)
             case PrefillProgress():
@@ -194,7 +197,10 @@ class ChatFlow:
         await self._send_waiting()
 
     async def _engine_failed(self, failure: Failed) -> None:
-        """The engine died or could not load: end what it was writing, say so, keep the rest."""
+        """The engine died or could not load: end what it was writing, say so once, keep the rest."""
+        if self._told_failure is not None and self._told_failure.is_fatal:
+            return  # an error that ends the engine is followed by word of its end
+        self._told_failure = failure
         for request_id in list(self._owners):
             await self._answer_failed(Failed(request_id, failure.title, "the answer ends here.", "", is_fatal=True))
         words = f"{failure.title}: {failure.message} {failure.hint}".strip()

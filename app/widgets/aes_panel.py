@@ -30,8 +30,8 @@ class AesPanel(Panel):
             ),
             pairs(
                 ("weight", weight),
-                ("available", figures.percent(counters.availability_rate)),
-                ("worst layer", self._worst_layer(snapshot)),
+                ("avail", figures.percent(counters.availability_rate)),
+                ("worst", self._worst_layer(snapshot)),
             ),
         ]
 
@@ -43,4 +43,4 @@ class AesPanel(Panel):
         )
         if worst is None or not worst[1].substituted:
             return figures.DASH
-        return f"{worst[0]} ({figures.percent(worst[1].substituted_rate)})"
+        return f"L{worst[0]} {figures.percent(worst[1].substituted_rate)}"

@@ -6,13 +6,11 @@ from textual.content import Content
 
 from app import figures
 from app.widgets.panel import Panel, heading
-from engine.config import format_bytes
 from engine.events import MemoryUse, Snapshot
 
 _COLOURS = ("$memory-one", "$memory-two", "$memory-three", "$memory-four", "$memory-five")
 _MAX_LEGEND_LINES = 3
-_UNIT_BYTES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
-"""What the units of `format_bytes` stand for."""
+_UNIT_BYTES = {"MiB": 2**20, "GiB": 2**30}
 
 
 class MemoryBar(Panel):
@@ -20,7 +18,8 @@ class MemoryBar(Panel):
 
     def lines(self, snapshot: Snapshot, width: int) -> list[Content]:
         memory = snapshot.memory
-        held = f"{format_bytes(memory.rss_bytes)} held of {format_bytes(memory.budget_bytes)}"
+        unit = unit_of(memory.budget_bytes)
+        held = f"{in_unit(memory.rss_bytes, unit)} held of {in_unit(memory.budget_bytes, unit)} {unit}"
         is_over = memory.rss_bytes > memory.budget_bytes
         return [
             heading(
@@ -42,10 +41,11 @@ class MemoryBar(Panel):
 
     def _legend(self, memory: MemoryUse, width: int) -> list[Content]:
         """The parts by name, in the budget's own unit."""
-        unit = format_bytes(memory.budget_bytes).split()[-1]
+        unit = unit_of(memory.budget_bytes)
         entries = [
             Content.assemble(("■ ", _COLOURS[index % len(_COLOURS)]), (f"{name} ", "$quiet"), in_unit(num_bytes, unit))
             for index, (name, num_bytes) in enumerate(memory.parts)
+            if num_bytes
         ]
         lines = [Content("")]
         for entry in [*entries, Content.styled(unit, "$quiet")]:
@@ -57,7 +57,12 @@ class MemoryBar(Panel):
         return lines[:_MAX_LEGEND_LINES]
 
 
+def unit_of(budget_bytes: int) -> str:
+    """The unit in which all of a budget is written: MiB while that takes four digits at most."""
+    return "MiB" if budget_bytes < 10_000 * _UNIT_BYTES["MiB"] else "GiB"
+
+
 def in_unit(num_bytes: int, unit: str) -> str:
-    """`num_bytes` as a number of `unit`, one of those `format_bytes` writes."""
+    """`num_bytes` as a number of `unit`."""
     value = num_bytes / _UNIT_BYTES[unit]
-    return f"{value:.1f}" if unit in ("GiB", "TiB") else f"{value:.0f}"
+    return f"{value:.1f}" if unit == "GiB" else f"{value:.0f}"

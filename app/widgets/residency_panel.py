@@ -29,6 +29,13 @@ class ResidencyPanel(Vertical):
         yield Static(id="residency-legend", markup=False)
         yield ResidencyMap("residency-map")
 
+    def on_mount(self) -> None:
+        self.call_after_refresh(self._show_nothing)
+
+    def _show_nothing(self) -> None:
+        if self.query_one(ResidencyMap).layout_plan is None:
+            self._update("#residency-heading", heading("RESIDENCY", figures.DASH, self.size.width, "$quiet"))
+
     def show(self, snapshot: Snapshot) -> None:
         """Take the newest state."""
         num_experts = sum(map(len, snapshot.residency))

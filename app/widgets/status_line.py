@@ -5,9 +5,9 @@ from __future__ import annotations
 from textual.content import Content
 
 from app import figures
-from app.widgets.memory_bar import in_unit
+from app.widgets.memory_bar import in_unit, unit_of
 from app.widgets.panel import Panel
-from engine.config import APPROX, format_bytes
+from engine.config import APPROX
 from engine.events import HOST, Snapshot
 
 _SPARK_WIDTH = 6
@@ -61,5 +61,5 @@ def _memory(held: int, budget: int) -> str:
     """Both in the budget's unit, which is written once."""
     if not budget:
         return figures.DASH
-    unit = format_bytes(budget).split()[-1]
+    unit = unit_of(budget)
     return f"{in_unit(held, unit)}/{in_unit(budget, unit)} {unit}"

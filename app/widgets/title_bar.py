@@ -19,7 +19,7 @@ class TitleBar(Horizontal):
 
     def compose(self) -> ComposeResult:
         yield Static(id="title", markup=False)
-        yield Static(id="context-meter", markup=False)
+        yield Static(Content.styled(f"ctx {figures.DASH}", "$quiet"), id="context-meter", markup=False)
         yield ModeBadge("mode-badge")
 
     def show_chat(self, domain: str, model: str) -> None:

@@ -56,8 +56,8 @@ class Stage:
             await asyncio.sleep(0.01)
 
     async def open_chat(self) -> None:
-        """Choose the first domain."""
-        await self.pilot.press("enter")
+        """Choose a domain that has a system prompt."""
+        await self.pilot.press("2")
         await self.until(lambda: isinstance(self.app.screen, ChatScreen) and self.app.screen.query("#prompt"))
 
     async def ask(self, text: str) -> None:

@@ -70,7 +70,7 @@ async def test_everything_is_in_the_store(stage: Stage) -> None:
     await stage.ask_ready("hello")
     reader = ChatStore(stage.db_path)
     (chat,) = reader.chats()
-    assert (chat.domain, chat.model) == ("general", READY.model_name)
+    assert (chat.domain, chat.model) == ("maths", READY.model_name)
     assert [(turn.role, turn.text) for turn in reader.turns(chat.chat_id)] == [("user", "hello")]
     request = stage.engine.begin_answer("Good ", 1)
     await stage.until(lambda: len(reader.turns(chat.chat_id)) == 2, "the partial answer was not saved")
@@ -403,7 +403,7 @@ async def test_panels_show_the_snapshot(stage: Stage) -> None:
         "hit 89 % (2136 of 2400)",
         "48 of 2400 substituted",
         "31 % of decode waits for the link",
-        "731 MiB held of 812 MiB",
+        "731 held of 812 MiB",
         "EMULATED at 500 MB/s",
         "TTFT 412 ms",
         "ctx 104/2k",

@@ -62,7 +62,7 @@ def test_ask_prints_the_answer_and_nothing_else_on_stdout(
     assert printed.out == "It is Paris.\n"
     assert "often wrong" in printed.err
     (submit,) = engine.submitted()
-    assert [message.content for message in submit.messages][1:] == ["What is the capital?"]
+    assert [message.content for message in submit.messages] == ["What is the capital?"]
     assert engine.is_closed
 
 
