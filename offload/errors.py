@@ -3,6 +3,8 @@
 OffloadError
 ├── BudgetError         the byte budget cannot hold what was asked for
 ├── ExpertReadError     an expert's bytes could not be read from the host tier
+├── TraceError          a file of recorded routing is damaged, foreign or of another version
+├── ProfileError        a domain profile is damaged, or belongs to another model
 └── WaitCancelled       a wait for the link was given up because the user stopped
 """
 
@@ -34,6 +36,18 @@ class ExpertReadError(OffloadError):
     """Reading an expert's bytes failed: a truncated or vanished file, or an I/O error."""
 
     title = "An expert could not be read"
+
+
+class TraceError(OffloadError):
+    """A routing trace cannot be read, or does not fit what it is used with."""
+
+    title = "A routing trace cannot be used"
+
+
+class ProfileError(OffloadError):
+    """A domain profile cannot be read, or was made for another model."""
+
+    title = "A domain profile cannot be used"
 
 
 class WaitCancelled(OffloadError):
