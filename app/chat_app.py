@@ -27,7 +27,7 @@ from engine.events import Event, Snapshot
 if TYPE_CHECKING:
     from app.screens.chat import ChatScreen
 
-_BEAT_S = 0.1
+_BEAT_S = 0.125
 """Text is flushed at most this often."""
 
 _SNAPSHOT_S, _IDLE_SNAPSHOT_S = 0.25, 1.0

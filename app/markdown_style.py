@@ -10,14 +10,16 @@ from typing import ClassVar, cast
 
 from markdown_it import MarkdownIt
 from markdown_it.rules_core import StateCore
-from pygments.token import Comment, Keyword, Name, Number, Operator, String, Token  # type: ignore[import-untyped]
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement, TableElement
+from rich.markdown import CodeBlock, Heading, ListItem, Markdown, MarkdownElement, TableElement
 from rich.padding import Padding
+from rich.segment import Segment
 from rich.style import Style
-from rich.syntax import ANSISyntaxTheme, Syntax
+from rich.syntax import Syntax
 from rich.table import Table
 from rich.theme import Theme
+
+from app.code_colours import finished_theme
 
 
 def _keep_line_ends(state: StateCore) -> None:
@@ -50,6 +52,17 @@ class _PlainCodeBlock(CodeBlock):
         yield Padding(Syntax(code, self.lexer_name, theme=self.theme, word_wrap=True), (0, 0, 0, 2))
 
 
+class _DottedItem(ListItem):
+    """A list item whose number has its dot."""
+
+    def render_number(self, console: Console, options: ConsoleOptions, number: int, last_number: int) -> RenderResult:
+        for place, part in enumerate(super().render_number(console, options, number, last_number)):
+            if place == 0 and isinstance(part, Segment):
+                yield Segment(f"{number}.".rjust(len(str(last_number)) + 1) + " ", part.style)
+            else:
+                yield part
+
+
 class _PlainTable(TableElement):
     """A table without the blank lines of an outer edge."""
 
@@ -68,28 +81,14 @@ class FinishedMarkdown(Markdown):
         "heading_open": _LeftHeading,
         "fence": _PlainCodeBlock,
         "code_block": _PlainCodeBlock,
+        "list_item_open": _DottedItem,
         "table_open": _PlainTable,
     }
 
     def __init__(self, markup: str, variables: Mapping[str, str]) -> None:
-        super().__init__("", code_theme=cast(str, _code_theme(variables)), hyperlinks=False)
+        super().__init__("", code_theme=cast(str, finished_theme(variables)), hyperlinks=False)
         self.markup = markup
         self.parsed = parser().parse(markup)
-
-
-def _code_theme(variables: Mapping[str, str]) -> ANSISyntaxTheme:
-    colours = {
-        Token: Style(color=variables["foreground"]),
-        Comment: Style(color=variables["quiet"], italic=True),
-        Keyword: Style(color=variables["primary"]),
-        Operator: Style(color=variables["quiet"]),
-        Name.Function: Style(color=variables["secondary"]),
-        Name.Class: Style(color=variables["secondary"]),
-        Name.Builtin: Style(color=variables["secondary"]),
-        String: Style(color=variables["success"]),
-        Number: Style(color=variables["accent"]),
-    }
-    return ANSISyntaxTheme(colours)
 
 
 def rich_theme(variables: Mapping[str, str]) -> Theme:

@@ -38,7 +38,7 @@ class ChatScreen(Screen[None]):
 
     AUTO_FOCUS = "#prompt"
     HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (WIDE, "-wide"), (150, "-huge")]  # noqa: RUF012
-    VERTICAL_BREAKPOINTS = [(0, "-flat"), (16, "-short"), (30, "-tall")]  # noqa: RUF012
+    VERTICAL_BREAKPOINTS = [(0, "-flat"), (16, "-short"), (30, "-medium"), (37, "-tall")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "stop", "Stop"),
         Binding("f5", "toggle_mode", "Mode", priority=True),

@@ -48,7 +48,7 @@ class ActivityLine(Widget):
         self._set(
             Content.assemble(
                 ("● ", "$success"),
-                (f"{visible(ready.model_name)} is ready  ·  {shape}  ·  loaded in {ready.load_s:.1f} s", "$quiet"),
+                (f"{visible(ready.model_name)} is ready  ·  {shape}  ·  {ready.load_s:.1f} s", "$quiet"),
             )
         )
 

@@ -37,9 +37,7 @@ class HeatLayout(NamedTuple):
     @property
     def note(self) -> str:
         """What one cell stands for, when that is more than one expert."""
-        parts = [f"{self.experts_per_cell} experts"] if self.experts_per_cell > 1 else []
-        parts += [f"{self.layers_per_cell} layers"] if self.layers_per_cell > 1 else []
-        return f"1 cell = {' x '.join(parts)}" if parts else ""
+        return f"1 cell = {self.experts_per_cell * self.layers_per_cell} experts" if self.is_grouped else ""
 
 
 def _fit(

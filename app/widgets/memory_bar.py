@@ -9,6 +9,7 @@ from app.widgets.panel import Panel, heading
 from engine.events import MemoryUse, Snapshot
 
 _COLOURS = ("$memory-one", "$memory-two", "$memory-three", "$memory-four", "$memory-five")
+_PATTERNS = "█▓▒░▚▞"
 _MAX_LEGEND_LINES = 3
 _UNIT_BYTES = {"MiB": 2**20, "GiB": 2**30}
 
@@ -35,15 +36,23 @@ class MemoryBar(Panel):
         for index, (_, num_bytes) in enumerate(memory.parts):
             edge += num_bytes
             end = min(width, round(width * edge / memory.budget_bytes)) if memory.budget_bytes else 0
-            parts.append(("█" * (end - filled), _COLOURS[index % len(_COLOURS)]))
+            parts.append((self._glyph(index) * (end - filled), _COLOURS[index % len(_COLOURS)]))
             filled = max(filled, end)
-        return Content.assemble(*parts, ("░" * (width - filled), "$faint"))
+        return Content.assemble(*parts, ("·" * (width - filled), "$quiet"))
+
+    def _glyph(self, index: int) -> str:
+        """Parts differ by colour, and without colours by their pattern."""
+        return _PATTERNS[index % len(_PATTERNS)] if self.app.no_color else "█"
 
     def _legend(self, memory: MemoryUse, width: int) -> list[Content]:
         """The parts by name, in the budget's own unit."""
         unit = unit_of(memory.budget_bytes)
         entries = [
-            Content.assemble(("■ ", _COLOURS[index % len(_COLOURS)]), (f"{name} ", "$quiet"), in_unit(num_bytes, unit))
+            Content.assemble(
+                (f"{self._glyph(index) if self.app.no_color else '■'} ", _COLOURS[index % len(_COLOURS)]),
+                (f"{name} ", "$quiet"),
+                in_unit(num_bytes, unit),
+            )
             for index, (name, num_bytes) in enumerate(memory.parts)
             if num_bytes
         ]

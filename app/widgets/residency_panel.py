@@ -24,6 +24,8 @@ _LEGEND = (
 class ResidencyPanel(Vertical):
     """Experts on the device, of all."""
 
+    _snapshot: Snapshot | None = None
+
     def compose(self) -> ComposeResult:
         yield Static(id="residency-heading", markup=False)
         yield Static(id="residency-legend", markup=False)
@@ -36,8 +38,14 @@ class ResidencyPanel(Vertical):
         if self.query_one(ResidencyMap).layout_plan is None:
             self._update("#residency-heading", heading("RESIDENCY", figures.DASH, self.size.width, "$quiet"))
 
+    def on_resize(self) -> None:
+        """Draw the key and heading again once the map knows its room."""
+        if self._snapshot is not None:
+            self.call_after_refresh(self.show, self._snapshot)
+
     def show(self, snapshot: Snapshot) -> None:
         """Take the newest state."""
+        self._snapshot = snapshot
         num_experts = sum(map(len, snapshot.residency))
         on_device = num_experts - sum(codes.count(HOST) for codes in snapshot.residency)
         heat = self.query_one(ResidencyMap)
@@ -45,7 +53,8 @@ class ResidencyPanel(Vertical):
         share = figures.share(on_device, num_experts)
         note = heat.layout_plan.note if heat.layout_plan else ""
         self._update(
-            "#residency-heading", heading("RESIDENCY", f"{note}   {share}" if note else share, self.size.width)
+            "#residency-heading",
+            heading("RESIDENCY", f"{note}  {figures.of(on_device, num_experts)}" if note else share, self.size.width),
         )
         self._update("#residency-legend", self._legend(heat))
 

@@ -26,11 +26,10 @@ class TitleBar(Horizontal):
         """Name the chat."""
         parts: list[str | tuple[str, str]] = [("moe-chat", "bold $primary"), (" · ", "$faint"), domain]
         parts += [(" · ", "$faint"), (model, "$quiet")] if model else []
-        self.query_one("#title", Static).update(Content.assemble(*parts))
+        self._update("#title", Content.assemble(*parts))
 
     def show_context(self, used_tok: int, total_tok: int) -> None:
         """Show how much of the context is used."""
-        meter = self.query_one("#context-meter", Static)
         if total_tok <= 0:
             content = Content.styled(f"ctx {figures.DASH}", "$quiet")
         else:
@@ -39,9 +38,15 @@ class TitleBar(Horizontal):
                 (f"ctx {figures.tokens(used_tok)}/{figures.tokens(total_tok)} ", "$quiet"),
                 (figures.bar(used_tok, total_tok, _METER_WIDTH), colour),
             )
-        if meter.content != content:
-            meter.update(content)
+        self._update("#context-meter", content)
 
     def show_mode(self, mode: str, wanted: str | None) -> None:
         """Show the mode."""
         self.query_one(ModeBadge).show(mode, wanted)
+
+    def _update(self, selector: str, content: Content) -> None:
+        """Change a part; lay the line out anew only when that part's width changed."""
+        static = self.query_one(selector, Static)
+        before = static.content
+        if before != content:
+            static.update(content, layout=not isinstance(before, Content) or before.cell_length != content.cell_length)

@@ -8,9 +8,9 @@ from textual.content import Content
 from textual.widgets import Markdown, Static
 from textual.widgets.markdown import MarkdownStream
 
-from app.markdown_style import parser
 from app.sanitise import visible
 from app.widgets.finished_answer import FinishedAnswer
+from app.widgets.live_markdown import LiveMarkdown
 
 
 class QuestionTurn(Static):
@@ -39,7 +39,7 @@ class AnswerTurn(Vertical):
 
     def compose(self) -> ComposeResult:
         yield Static(id="markers", markup=False)
-        yield Markdown(parser_factory=parser, open_links=False)
+        yield LiveMarkdown()
 
     @property
     def is_shown(self) -> bool:

@@ -188,7 +188,7 @@ async def test_new_chat_leaves_the_old_answer_stopped_and_kept(stage: Stage) -> 
     assert [message.content for message in stage.engine.submitted()[-1].messages][1:] == ["second chat"]
     reader = ChatStore(stage.db_path)
     first, second = reader.chats()
-    assert reader.turns(first.chat_id)[1].text == "A long answer"
+    await stage.until(lambda: reader.turns(first.chat_id)[1].text == "A long answer", "the stopped answer was not kept")
     assert reader.turns(first.chat_id)[1].state == STOPPED
     assert reader.turns(second.chat_id)[0].text == "second chat"
     reader.close()
