@@ -88,12 +88,9 @@ def checkpoint_files(folder: Path) -> list[Path]:
         try:
             names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
             paths = [folder / name for name in names]
-        except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OSError, RecursionError) as error:
             raise CheckpointError(f"{index} cannot be read: {error}.", _REFETCH) from error
-        if any(
-            path.resolve().parent != folder.resolve() and ".." in Path(name).parts
-            for name, path in zip(names, paths, strict=True)
-        ):
+        if any(Path(name).is_absolute() or ".." in Path(name).parts for name in names):
             raise CheckpointError(f"{index} names a shard outside its folder.", _REFETCH)
         missing = [path.name for path in paths if not path.exists()]
         if missing:
@@ -121,7 +118,7 @@ def read_header(path: Path) -> list[TensorEntry]:
             (length,) = struct.unpack("<Q", prefix)
             if length > min(size - 8, MAX_HEADER_BYTES):
                 raise CheckpointError(f"{path}: its header claims {length} bytes; the file has {size}.", _REFETCH)
-            header = json.loads(file.read(length))
+            header = json.loads(file.read(length), object_pairs_hook=_without_repeats)
         if not isinstance(header, dict):
             raise ValueError("not a JSON object")
     except OSError as error:
@@ -134,11 +131,21 @@ def read_header(path: Path) -> list[TensorEntry]:
     return entries
 
 
+def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """A JSON object; the format forbids a key twice, where JSON would let the last one win."""
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"{next(key for key in keys if keys.count(key) > 1)!r} is there twice")
+    return values
+
+
 def _entry(path: Path, key: str, value: object, base: int, size: int) -> TensorEntry:
     try:
         assert isinstance(value, dict)
         name, shape, (begin, end) = value["dtype"], tuple(value["shape"]), value["data_offsets"]
         is_sound = all(type(number) is int and number >= 0 for number in (*shape, begin, end)) and begin <= end
+        is_sound &= isinstance(name, str)
     except (AssertionError, KeyError, TypeError, ValueError):
         is_sound = False
     if not is_sound:

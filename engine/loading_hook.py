@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ from engine.errors import CheckpointError
 from engine.formats.dense import PARAMETER_NAMES
 
 _EXPERT_NUMBER = re.compile(r"experts\.(\d+)\.")
+_MISFIT = "A shard is missing, or the checkpoint does not fit its config.json; fetch both again."
 
 
 class StoredPart(NamedTuple):
@@ -35,6 +37,11 @@ class StoredPart(NamedTuple):
     """The converter's source pattern that matched."""
     row: int | None
     """Row of a fused tensor; None: the whole tensor is this expert's."""
+
+    @property
+    def num_elements(self) -> int:
+        """Values in it."""
+        return math.prod(self.entry.shape if self.row is None else self.entry.shape[1:])
 
     def read(self) -> torch.Tensor:
         """The part; a row keeps its leading dimension of 1."""
@@ -176,7 +183,7 @@ def _add_parts(
     if not entry.shape or entry.shape[0] != parameter.num_experts:
         raise CheckpointError(
             f"{entry.key!r} has shape {list(entry.shape)}, where {parameter.num_experts} experts were expected.",
-            "The checkpoint does not fit its config.json.",
+            _MISFIT,
         )
     for expert in range(parameter.num_experts):
         parameter.parts.setdefault(expert, []).append(StoredPart(entry, pattern, expert))
@@ -185,9 +192,17 @@ def _add_parts(
 def _check_complete(modules: list[WithheldModule]) -> None:
     for withheld in modules:
         for parameter in withheld.parameters.values():
-            missing = [e for e in range(parameter.num_experts) if e not in parameter.parts]
-            if missing or len(parameter.parts) != parameter.num_experts:
+            wanted = math.prod(parameter.shape)
+            if sorted(parameter.parts) != list(range(parameter.num_experts)):
                 raise CheckpointError(
-                    f"{parameter.target}: {len(parameter.parts)} of {parameter.num_experts} experts are stored.",
-                    "A shard is missing, or the checkpoint does not fit its config.json.",
+                    f"{parameter.target}: {len(parameter.parts)} experts are stored, where {parameter.num_experts} were"
+                    " expected.",
+                    _MISFIT,
                 )
+            for expert, parts in parameter.parts.items():
+                if (stored := sum(part.num_elements for part in parts)) != wanted:
+                    raise CheckpointError(
+                        f"{parameter.target}: of expert {expert} {stored} values are stored, where {wanted} were"
+                        " expected.",
+                        _MISFIT,
+                    )

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
-from engine.checkpoint_index import checkpoint_files, read_header
+from engine.checkpoint_index import read_index
 from engine.errors import CheckpointError, MoeChatError, UnsupportedModelError
 from engine.expert_forward import EXPERTS_IMPLEMENTATION, ProbedLayer
 from engine.expert_store import ExpertStore
@@ -76,7 +76,8 @@ def load_model(
     bytes and is called from loader threads. Raises UnsupportedModelError, CheckpointError, LoadCancelled.
     """
     config = read_config(folder)
-    _check_headers(folder)
+    read_index(folder)
+    tokenizer = load_tokenizer(folder)
     found: dict[str, Any] = {}
 
     def on_index(model: Any, modules: list[WithheldModule], resident_bytes: int) -> None:
@@ -98,12 +99,13 @@ def load_model(
     if is_cancelled():
         raise LoadCancelled
     _check_finite(model)
+    generation_config = _generation_config(folder, model)
     store = ExpertStore(model, found["modules"], found["formats"])
     return LoadedModel(
         folder,
         model,
-        load_tokenizer(folder),
-        _generation_config(folder, model),
+        tokenizer,
+        generation_config,
         found["modules"],
         found["formats"],
         store,
@@ -115,15 +117,15 @@ def read_config(folder: Path) -> Any:
     """The checkpoint's configuration. Raises UnsupportedModelError or CheckpointError."""
     try:
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        text = str(error)
+    except Exception as error:  # whatever the library's parsers and validators raise
+        text = str(error) or type(error).__name__
         if "model type" in text or "trust_remote_code" in text or "Unrecognized model" in text:
             raise UnsupportedModelError(
                 f"transformers does not know the architecture of {folder}.",
                 "It would need code from the model's folder, which is never run. See the README for what is supported.",
             ) from error
         raise CheckpointError(
-            f"{folder / 'config.json'} cannot be read: {text.splitlines()[0]}", "Fetch it again."
+            f"{folder / 'config.json'} cannot be read: {' '.join(text.split())}", "Fetch it again."
         ) from error
     quantization = getattr(config, "quantization_config", None)
     if quantization:
@@ -147,11 +149,6 @@ def load_tokenizer(folder: Path) -> Any:
         ) from error
 
 
-def _check_headers(folder: Path) -> None:
-    for path in checkpoint_files(folder):
-        read_header(path)
-
-
 def _from_pretrained(folder: Path, config: Any, on_index: Any, on_read: Callable[[int], None]) -> Any:
     try:
         with experts_withheld(on_index, on_read):
@@ -165,17 +162,16 @@ def _from_pretrained(folder: Path, config: Any, on_index: Any, on_read: Callable
                 trust_remote_code=False,
                 output_loading_info=True,
             )
-    except (MoeChatError, OffloadError, LoadCancelled):
+    except (MoeChatError, OffloadError, LoadCancelled, MemoryError):
         raise
-    except ValueError as error:
+    except Exception as error:  # whatever the library makes of a config that makes no sense
         if "Unrecognized configuration class" in str(error) or "experts implementation" in str(error).lower():
             raise UnsupportedModelError(
-                f"{config.model_type!r} is not a causal language model that can be run here."
+                f"{config.model_type!r} is not a causal language model that can be run here.",
+                "Pick a Mixture-of-Experts model; see the README.",
             ) from error
-        raise CheckpointError(f"{folder} cannot be loaded: {error}") from error
-    except (OSError, RuntimeError, KeyError, AttributeError, TypeError) as error:
         raise CheckpointError(
-            f"{folder} cannot be loaded: {error}", "The checkpoint does not fit its config.json."
+            f"{folder} cannot be loaded: {error}", "The checkpoint does not fit its config.json; fetch both again."
         ) from error
     wrong = {name: sorted(map(str, keys))[:3] for name, keys in report.items() if keys and name != "unexpected_keys"}
     if wrong:
@@ -274,7 +270,10 @@ def _check_finite(model: Any) -> None:
         parent = model.get_submodule(name.rpartition(".")[0])
         for child in ("gate", "router"):
             router = getattr(parent, child, None)
-            for key, value in router.named_parameters() if isinstance(router, torch.nn.Module) else ():
+            values = (
+                [*router.named_parameters(), *router.named_buffers()] if isinstance(router, torch.nn.Module) else []
+            )
+            for key, value in values:
                 if not torch.isfinite(value).all():
                     where = f"{name.rpartition('.')[0]}.{child}.{key}"
                     raise CheckpointError(
