@@ -42,10 +42,10 @@ def summary(stats: TurnStats, reason: str, top_k: int | None) -> str:
     return " · ".join(parts)
 
 
-def stats_lines(stats: TurnStats, reason: str, top_k: int | None) -> list[str]:
-    """The long form, one aspect a line, for `ask --stats`."""
+def _experts(stats: TurnStats) -> tuple[str, ...]:
     counters, routed = stats.counters, stats.counters.routed
-    experts = (
+    return (
+        f"{figures.count(routed)} routed",
         f"{figures.share(counters.resident_hits, routed)} resident hits",
         f"{figures.share(counters.prefetched_hits, routed)} prefetched hits",
         f"{figures.share(counters.late, routed)} late",
@@ -53,6 +53,11 @@ def stats_lines(stats: TurnStats, reason: str, top_k: int | None) -> list[str]:
         f" ({counters.cold_misses} cold, {counters.capacity_misses} capacity)",
         f"{figures.share(counters.substituted, routed)} substituted",
     )
+
+
+def stats_lines(stats: TurnStats, reason: str, top_k: int | None) -> list[str]:
+    """The long form, one aspect a line, for `ask --stats`."""
+    counters = stats.counters
     prefetch = (
         f"{figures.share(counters.prefetch_useful, counters.prefetch_issued)} useful of those issued",
         f"{counters.prefetch_late} late",
@@ -74,7 +79,7 @@ def stats_lines(stats: TurnStats, reason: str, top_k: int | None) -> list[str]:
             f" (p50 {figures.milliseconds(stats.tpot_p50_ms)}, p95 {figures.milliseconds(stats.tpot_p95_ms)})",
             figures.tok_per_s(stats.tpot_ms),
         ),
-        "experts": (f"{figures.count(routed)} routed", *experts),
+        "experts": _experts(stats),
         "prefetch": prefetch,
         "link": (
             f"{format_bytes(stats.decode_bytes)} moved in decode",

@@ -40,9 +40,11 @@ _QUIET_PHASES = ("idle",)
 class EngineWatcher(Protocol):
     """A screen that shows what the engine does."""
 
-    async def engine_events(self, happened: list[Event]) -> None: ...
+    async def engine_events(self, happened: list[Event]) -> None:
+        """What happened since the last beat; may be nothing."""
 
-    def engine_snapshot(self, snapshot: Snapshot) -> None: ...
+    def engine_snapshot(self, snapshot: Snapshot) -> None:
+        """The engine's state, when it is worth showing."""
 
 
 class ChatApp(App[None]):

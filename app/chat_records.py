@@ -14,6 +14,7 @@ COMPLETE, PARTIAL, STOPPED, FAILED = "complete", "partial", "stopped", "error"
 
 
 def new_id() -> str:
+    """An id that no other instance makes."""
     return uuid.uuid4().hex
 
 

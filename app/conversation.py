@@ -48,6 +48,7 @@ class Conversation:
 
     @property
     def chat_id(self) -> str:
+        """Its id in the store."""
         return self._chat.chat_id
 
     @property

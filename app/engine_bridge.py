@@ -36,7 +36,8 @@ class EngineLink(Protocol):
         """The latest state; None before the first."""
 
     @property
-    def is_alive(self) -> bool: ...
+    def is_alive(self) -> bool:
+        """The process runs."""
 
     @property
     def exit_note(self) -> str:
@@ -75,10 +76,12 @@ class EngineBridge:
 
     @property
     def snapshot(self) -> Snapshot | None:
+        """The latest state; None before the first."""
         return self._link.snapshot if self._link else None
 
     @property
     def is_ready(self) -> bool:
+        """The model is loaded."""
         return self.state is EngineState.READY
 
     @property
@@ -113,6 +116,7 @@ class EngineBridge:
         return other
 
     def next_request_id(self) -> int:
+        """A number no request has had."""
         self._last_request_id += 1
         return self._last_request_id
 

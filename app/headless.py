@@ -55,6 +55,7 @@ class Interrupt:
 
     @property
     def is_overdue(self) -> bool:
+        """The user has waited long enough for the answer to stop."""
         return self.since is not None and time.monotonic() - self.since > _STOP_WAIT_S
 
     @contextmanager

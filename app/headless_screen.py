@@ -34,14 +34,7 @@ def event_json(event: Event) -> dict[str, object] | None:
                 "unit": event.unit,
             }
         case EngineReady():
-            shape = {
-                "moe_layers": event.num_layers,
-                "experts": event.num_experts,
-                "top_k": event.top_k,
-                "context_tok": event.context_tok,
-            }
-            told = {"effective": dict(event.effective), "notices": list(event.notices), "load_s": event.load_s}
-            return {"event": "ready", "model": event.model_name, **shape, **told}
+            return _ready_json(event)
         case PrefillProgress():
             return {
                 "event": "prefill",
@@ -67,6 +60,20 @@ def event_json(event: Event) -> dict[str, object] | None:
             return {"event": "error", "title": event.title, "message": event.message, "hint": event.hint}
         case _:
             return None
+
+
+def _ready_json(ready: EngineReady) -> dict[str, object]:
+    return {
+        "event": "ready",
+        "model": ready.model_name,
+        "moe_layers": ready.num_layers,
+        "experts": ready.num_experts,
+        "top_k": ready.top_k,
+        "context_tok": ready.context_tok,
+        "effective": dict(ready.effective),
+        "notices": list(ready.notices),
+        "load_s": ready.load_s,
+    }
 
 
 class HeadlessScreen:

@@ -36,18 +36,22 @@ class AppPaths:
 
     @property
     def chats_db(self) -> Path:
+        """The chat database."""
         return self.data_dir / "chats.db"
 
     @property
     def instance_lock(self) -> Path:
+        """The file that the first running instance holds locked."""
         return self.data_dir / "instance.pid"
 
     @property
     def app_log(self) -> Path:
+        """Where the app's unexpected errors go."""
         return self.log_dir / "moe-chat.log"
 
     @property
     def engine_log(self) -> Path:
+        """Everything the engine's process prints."""
         return self.log_dir / "engine.log"
 
     def listed(self) -> tuple[tuple[str, Path], ...]:

@@ -22,6 +22,7 @@ class Recorder:
 
     @property
     def num_unsaved(self) -> int:
+        """Chats and turns that wait to be written."""
         return len(self._unsaved_chats) + len(self._unsaved_turns)
 
     def save_chat(self, chat: ChatRecord) -> None:

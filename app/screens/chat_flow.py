@@ -39,6 +39,7 @@ class ChatFlow:
 
     @property
     def live(self) -> Exchange | None:
+        """The exchange whose answer is being written."""
         return self.conversation.live
 
     @property

@@ -32,6 +32,7 @@ class HeatLayout(NamedTuple):
 
     @property
     def is_grouped(self) -> bool:
+        """A cell stands for more than one expert."""
         return self.experts_per_cell > 1 or self.layers_per_cell > 1
 
     @property

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import sqlite3
-from pathlib import Path
-
-import pytest
-
-from app.chat_records import COMPLETE, FAILED, PARTIAL, STOPPED
+from app.chat_records import COMPLETE, PARTIAL, STOPPED
 from app.chat_store import ChatStore
 from app.screens.chat import ChatScreen
 from app.screens.domain_menu import DomainMenu
 from app.screens.help import HelpScreen
 from app.widgets.finished_answer import FinishedAnswer
-from app.widgets.panel_column import PanelColumn
 from app.widgets.prompt import Prompt
-from app.widgets.status_line import StatusLine
-from app.widgets.transcript import MAX_MOUNTED, Transcript
 from engine.api import Cancel, Load, Message, SetMode
 from engine.config import APPROX, EXACT
-from engine.events import CANCELLED, LABEL_APPROX, Failed, LoadProgress, ModeChanged, PrefillProgress, TextDelta
+from engine.events import CANCELLED, LABEL_APPROX, ModeChanged, TextDelta
 from tests.functional.app.conftest import Stage
-from tests.functional.app.fake_engine import READY, FakeEngine, ObedientEngine, snapshot
+from tests.functional.app.fake_engine import READY
 
 
 async def test_menu_to_chat(stage: Stage) -> None:
@@ -232,58 +224,6 @@ async def test_the_prompt(stage: Stage) -> None:
     assert len(stage.chat.flow.conversation.exchanges) == 1
 
 
-async def test_the_answers_error_is_shown_with_what_to_do(stage: Stage) -> None:
-    await stage.open_chat()
-    request = await stage.ask_ready("a very long question")
-    stage.engine.tell(
-        Failed(request, "The context is full", "9000 tokens do not fit.", "Begin a new chat.", is_fatal=False)
-    )
-    await stage.see("The context is full: 9000 tokens do not fit.")
-    await stage.see("Begin a new chat.")
-    reader = ChatStore(stage.db_path)
-    assert reader.turns(reader.chats()[0].chat_id)[1].state == FAILED
-    reader.close()
-    await stage.ask_ready("short")
-    assert [message.content for message in stage.engine.submitted()[-1].messages][1:] == ["short"]
-
-
-async def test_engine_death_is_told_and_a_key_restarts_it(stage: Stage) -> None:
-    await stage.open_chat()
-    await stage.ask_ready("hello")
-    stage.engine.begin_answer("Half an ans", 3)
-    await stage.see("Half an ans")
-    stage.engine.die()
-    await stage.see("killed by signal 9")
-    await stage.see("engine.log")
-    await stage.see("f8 starts the engine again")
-    await stage.see("Half an ans")
-    await stage.ask("still there")
-    assert stage.chat.flow.conversation.waiting
-    await stage.pilot.press("f8")
-    await stage.until(lambda: len(stage.engines) == 2)
-    assert stage.engines[0].is_closed
-    await stage.until(lambda: stage.engine.submitted())
-    contents = [message.content for message in stage.engine.submitted()[0].messages]
-    assert contents[1:] == ["hello", "Half an ans", "still there"]
-
-
-async def test_quit_closes_the_engine_and_keeps_the_partial_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MOE_CHAT_HOME", str(tmp_path))
-    stage = Stage(tmp_path, ObedientEngine)
-    async with stage.app.run_test() as stage.pilot:
-        await stage.open_chat()
-        await stage.ask_ready("hello")
-        stage.engine.begin_answer("Half", 1)
-        await stage.see("Half")
-        await stage.pilot.press("ctrl+q")
-    assert stage.engine.is_closed
-    reader = ChatStore(stage.db_path)
-    assert reader.turns(reader.chats()[0].chat_id)[1].text == "Half"
-    reader.close()
-
-
 async def test_help_and_palette(stage: Stage) -> None:
     await stage.open_chat()
     await stage.pilot.press("f1")
@@ -295,174 +235,3 @@ async def test_help_and_palette(stage: Stage) -> None:
     assert {"Stop", "Exact or approximate", "New chat", "Panels", "Domain", "Quit", "Help"} <= set(titles)
     await stage.pilot.press("ctrl+p")
     await stage.see("Light or dark")
-
-
-async def test_long_chats_mount_a_bounded_number_of_turns(stage: Stage) -> None:
-    await stage.open_chat()
-    transcript = stage.chat.query_one(Transcript)
-    for number in range(MAX_MOUNTED + 10):
-        await transcript.add_question(f"question {number}")
-    await stage.until(lambda: len(transcript.children) <= MAX_MOUNTED + 1)
-    assert len(transcript.query("#earlier")) == 1
-
-
-async def test_scrolling_up_is_not_fought(stage: Stage) -> None:
-    await stage.open_chat()
-    transcript = stage.chat.query_one(Transcript)
-    await stage.ask_ready("count")
-    request = stage.engine.begin_answer("\n\n".join(map(str, range(60))), 60)
-    await stage.until(lambda: transcript.scroll_y > 20, "it did not follow the answer")
-    for _ in range(2):
-        await stage.pilot.press("pageup")
-    await stage.until(lambda: transcript.scroll_y < transcript.max_scroll_y - 20)
-    place = transcript.scroll_y
-    stage.engine.tell(TextDelta(request, "\n\n" + "\n\n".join(map(str, range(60, 90))), 90))
-    await stage.until(lambda: transcript.max_scroll_y > 100)
-    assert transcript.scroll_y == place
-    await stage.pilot.press("end")
-    await stage.until(lambda: transcript.scroll_y >= transcript.max_scroll_y - 1)
-
-
-async def test_a_locked_store_is_said_and_the_chat_goes_on(stage: Stage) -> None:
-    await stage.open_chat()
-    ChatStore(stage.db_path).open()
-    other = sqlite3.connect(stage.db_path, isolation_level=None)
-    other.execute("BEGIN EXCLUSIVE")
-    await stage.ask_ready("hello")
-    await stage.see("Another program")
-    other.execute("COMMIT")
-    other.close()
-    await stage.see("can be written again")
-
-
-class TestSlowEngine:
-    """Before the engine is ready."""
-
-    @pytest.fixture
-    def engine_type(self) -> type[FakeEngine]:
-        return FakeEngine
-
-    async def test_loading_is_shown_and_an_early_question_waits(self, stage: Stage) -> None:
-        await stage.see("starting the engine")
-        await stage.open_chat()
-        stage.engine.tell(LoadProgress("building the demo model", 12, 30, "layers"))
-        await stage.see("building the demo model")
-        await stage.see("12 of 30 layers")
-        await stage.ask("too early")
-        await stage.see("1 message waiting")
-        assert stage.engine.submitted() == []
-        stage.engine.become_ready()
-        await stage.until(lambda: len(stage.engine.submitted()) == 1)
-        await stage.until(lambda: "1 message waiting" not in stage.shown())
-        request = stage.engine.submitted()[0].request_id
-        stage.engine.tell(PrefillProgress(request, 16, 64, 8))
-        await stage.see("16 of 64 tok, 8 reused")
-
-    async def test_a_waiting_question_can_be_taken_back(self, stage: Stage) -> None:
-        await stage.open_chat()
-        await stage.ask("too early")
-        await stage.see("1 message waiting")
-        await stage.pilot.press("escape")
-        await stage.until(lambda: stage.chat.query_one(Prompt).text == "too early")
-        stage.engine.become_ready()
-        await stage.see("it is often wrong")
-        assert stage.engine.submitted() == []
-
-    async def test_a_model_that_cannot_be_loaded(self, stage: Stage) -> None:
-        await stage.open_chat()
-        stage.engine.tell(Failed(None, "No such model", "There is no folder x.", "Check the name.", is_fatal=False))
-        await stage.see("No such model: There is no folder x. Check the name.")
-        await stage.pilot.press("f8")
-        await stage.until(lambda: len(stage.engines) == 2)
-
-
-@pytest.mark.parametrize("size", [(80, 24)])
-async def test_narrow_folds_the_panels_to_a_line(stage: Stage) -> None:
-    await stage.open_chat()
-    stage.engine.snapshot = snapshot(2, phase="decode", tokens=40, recent_tpot_ms=(48.0, 50.0))
-    await stage.see("hit 91% of 2400")
-    await stage.see("mem 731/812 MiB")
-    assert not stage.chat.query_one(PanelColumn).display
-    await stage.pilot.press("f4")
-    await stage.until(lambda: not stage.chat.query_one(StatusLine).display)
-    await stage.pilot.press("f4")
-    await stage.until(lambda: stage.chat.query_one(PanelColumn).display)
-    await stage.see("RESIDENCY")
-    assert not stage.chat.query_one("#chat").display
-    await stage.pilot.press("escape")
-    await stage.until(lambda: stage.chat.query_one("#chat").display)
-
-
-async def test_panels_show_the_snapshot(stage: Stage) -> None:
-    await stage.open_chat()
-    stage.engine.snapshot = snapshot(
-        2, phase="decode", mode=APPROX, tokens=40, recent_tpot_ms=(48.0, 50.0), emulated_bytes_per_s=5e8
-    )
-    await stage.see("of 480)")
-    for text in (
-        "hit 89 % (2136 of 2400)",
-        "48 of 2400 substituted",
-        "31 % of decode waits for the link",
-        "731 held of 812 MiB",
-        "EMULATED at 500 MB/s",
-        "TTFT 412 ms",
-        "ctx 104/2k",
-    ):
-        await stage.see(text)
-
-
-async def test_before_any_figure_there_are_dashes(stage: Stage) -> None:
-    await stage.open_chat()
-    stage.engine.snapshot = snapshot(2)
-    await stage.see("hit –")
-    await stage.see("p50 –")
-
-
-async def test_resizing_in_mid_stream(stage: Stage) -> None:
-    await stage.open_chat()
-    await stage.ask_ready("hello")
-    request = stage.engine.begin_answer("word " * 80, 80)
-    for columns, rows in ((80, 24), (50, 12), (160, 50), (120, 40)):
-        await stage.pilot.resize_terminal(columns, rows)
-        stage.engine.tell(TextDelta(request, f"at {columns} ", 81))
-        await stage.see(f"at {columns}")
-    stage.engine.end_answer(request, "done " * 80, 82)
-    await stage.see("done done")
-    await stage.pilot.resize_terminal(80, 24)
-    await stage.see("done done")
-
-
-@pytest.mark.parametrize("size", [(50, 12)])
-async def test_a_tiny_terminal_is_chat_only(stage: Stage) -> None:
-    await stage.open_chat()
-    await stage.ask_ready("hello")
-    stage.engine.begin_answer("Hi there", 2)
-    await stage.see("Hi there")
-    assert not stage.chat.query_one("#title-bar").display
-
-
-async def test_light_theme_while_chatting(stage: Stage) -> None:
-    await stage.open_chat()
-    await stage.ask_ready("hello")
-    request = stage.engine.begin_answer("Hi", 1)
-    stage.engine.end_answer(request, "# Hi\n\n`code`", 5)
-    await stage.until(lambda: stage.chat.query(FinishedAnswer))
-    stage.app.action_toggle_theme()
-    await stage.pilot.pause()
-    assert stage.app.theme == "verdigris-light"
-    await stage.see("Hi")
-
-
-async def test_an_unexpected_error_leaves_a_sentence_and_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MOE_CHAT_HOME", str(tmp_path))
-    staged = Stage(tmp_path, FakeEngine)
-
-    async def explode() -> None:
-        raise ZeroDivisionError("deep inside")
-
-    with pytest.raises(ZeroDivisionError):  # noqa: PT012  a pilot raises again what ended the app
-        async with staged.app.run_test() as pilot:
-            staged.app.call_later(explode)
-            await pilot.pause()
-    assert "ZeroDivisionError: deep inside" in (tmp_path / "log" / "moe-chat.log").read_text()
-    assert staged.engine.is_closed
