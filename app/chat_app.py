@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import time
 from collections.abc import Iterable
@@ -78,8 +79,8 @@ class ChatApp(App[None]):
 
     def on_mount(self) -> None:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, self.exit)
+        loop.add_signal_handler(signal.SIGTERM, self.exit)
+        loop.add_signal_handler(signal.SIGHUP, self._hang_up)
         self.push_screen(DomainMenu(self._bridge, can_go_back=False), self._chosen)
         self.call_after_refresh(self._import_the_rest)
         for notice in self._notices:
@@ -99,6 +100,15 @@ class ChatApp(App[None]):
         style_markdown()
 
     def on_unmount(self) -> None:
+        self._leave()
+
+    def _hang_up(self) -> None:
+        """The terminal is gone: an orderly end would wait for it for ever."""
+        self._leave()
+        os._exit(128 + signal.SIGHUP)
+
+    def _leave(self) -> None:
+        """Keep what there is of the answer, and end the engine."""
         if self._chat is not None:
             self._chat.flow.save_partial()
         self._bridge.close()

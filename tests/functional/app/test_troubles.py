@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import pty
+import signal
 import sqlite3
+import subprocess
+import sys
+import termios
 from pathlib import Path
 
 import pytest
@@ -133,3 +140,35 @@ async def test_an_unexpected_error_leaves_a_sentence_and_a_log(tmp_path: Path, m
             await pilot.pause()
     assert "ZeroDivisionError: deep inside" in (tmp_path / "log" / "moe-chat.log").read_text()
     assert staged.engine.is_closed
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_it_ends_when_told_and_when_its_terminal_goes(number: signal.Signals) -> None:
+    terminal, end_of_app = pty.openpty()
+    termios.tcsetwinsize(terminal, (40, 120))
+    app = subprocess.Popen(
+        [sys.executable, "-m", "tests.functional.app.scripted_engine"],
+        cwd=Path(__file__).parents[3],
+        env={**os.environ, "TERM": "xterm-256color"},
+        stdin=end_of_app,
+        stdout=end_of_app,
+        stderr=end_of_app,
+        start_new_session=True,
+    )
+    os.close(end_of_app)
+    try:
+        drawn = b""
+        while b"chat about" not in drawn:
+            drawn += os.read(terminal, 65536)
+        if number == signal.SIGHUP:
+            os.close(terminal)
+        app.send_signal(number)
+        if number == signal.SIGTERM:
+            with contextlib.suppress(OSError):  # the end of the terminal
+                while os.read(terminal, 65536):
+                    pass
+            os.close(terminal)
+        assert app.wait(timeout=10) in (0, 128 + signal.SIGHUP)
+    finally:
+        app.kill()
+        app.wait()
