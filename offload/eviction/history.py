@@ -96,7 +96,9 @@ class HistoryEviction:
         count_scale = weights.count / (max(count) or 1)
         ema_scale = weights.ema / (max(ema) or 1.0)
         age_scale = weights.recency / ((step - min(last_step)) or 1)
-        score_of = _scaled(scores, weights.score) if scores is not None and weights.score else [0.0] * len(count)
+        score_of = [0.0] * len(count)
+        if scores is not None and weights.score:
+            score_of = (scale_scores(scores) * weights.score).tolist()
 
         def keep_score(expert: int) -> float:
             kept = count[expert] * count_scale + ema[expert] * ema_scale - (step - last_step[expert]) * age_scale
@@ -105,14 +107,17 @@ class HistoryEviction:
         return keep_score
 
 
-def _scaled(scores: np.ndarray, weight: float) -> list[float]:
-    """Scores scaled to [0, weight] over the finite ones; what is not (masked out by the router, or NaN) counts as 0."""
-    finite = np.isfinite(scores)
-    known = scores if finite.all() else scores[finite]
-    if not known.size:
-        return [0.0] * len(scores)
-    low, high = float(known.min()), float(known.max())
-    spread = high - low if high - low > _SMALLEST_SPREAD else 1.0
-    scaled = (scores.astype(np.float64) - low) * (weight / spread)
-    values: list[float] = (scaled if known is scores else np.where(finite, scaled, 0.0)).tolist()
-    return values
+def scale_scores(scores: np.ndarray) -> np.ndarray:
+    """Scores [..., experts] scaled over the finite ones of a row: float64, from 0 (the lowest) to 1 (the highest).
+
+    What is not finite (masked out by the router, or NaN) counts as 0, and so do all of a row of equal scores.
+    """
+    values = scores.astype(np.float64)
+    finite = np.isfinite(values)
+    if not finite.all():
+        lowest = np.where(finite, values, np.inf).min(axis=-1, keepdims=True)
+        values = np.where(finite, values, np.where(np.isfinite(lowest), lowest, 0.0))
+    low = values.min(axis=-1, keepdims=True)
+    spread = values.max(axis=-1, keepdims=True) - low
+    scaled: np.ndarray = (values - low) / np.where(spread > _SMALLEST_SPREAD, spread, 1.0)
+    return scaled
