@@ -35,12 +35,16 @@ class Decoder:
         start = len(self.cache.tokens)
         logits = None
         while start < len(prompt):
-            end = min(start + self._chunk_tok, len(prompt))
+            end = start + self.chunk_at(start, len(prompt))
             logits = self._forward(prompt[start:end], start, end)
             start = end
             on_progress(start)
         assert logits is not None, "a prompt always has a token that is not cached"
         return logits
+
+    def chunk_at(self, start: int, num_prompt_tok: int) -> int:
+        """Tokens of the prefill chunk that begins at `start`."""
+        return min(self._chunk_tok, num_prompt_tok - start)
 
     def tokens(self, logits: torch.Tensor, sampler: Sampler, num_new_tok: int) -> Iterator[int]:
         """Yields drawn tokens; asks for the next forward only when the next token is asked for.
@@ -70,7 +74,7 @@ class Decoder:
         self.cache.adopt(output.cache)
         self.cache.tokens.extend(tokens)
         if self._state.substituted > before:
-            self.cache.is_approximate = True
+            self.cache.note_approximate(start)
         logits: torch.Tensor = output.logits[0, -1]
         if self._state.is_cancelled():
             raise WaitCancelled("Stopped.")

@@ -183,7 +183,8 @@ def _cache_bytes(cache: Any, chunk_tok: int) -> tuple[int, int, bool]:
         if type(layer) is DynamicLayer:
             growing += num_bytes
         elif type(layer) is DynamicSlidingWindowLayer and layer.keys is not None:
-            sliding += num_bytes // layer.keys.shape[-2] * _sliding_capacity(layer.sliding_window, chunk_tok)
+            row_bytes = _tensor_bytes([layer.keys, layer.values]) // layer.keys.shape[-2]
+            sliding += row_bytes * _sliding_capacity(layer.sliding_window, chunk_tok)
         else:
             growing += 2 * num_bytes  # the library concatenates: old and new live side by side
     return growing, sliding, type(cache) is not DynamicCache
@@ -211,8 +212,17 @@ class KvCache:
         self._uses_library_cache = uses_library_cache
         self.cache: Any = None if uses_library_cache else self._build()
         self.tokens: list[int] = []
-        self.is_approximate = False
-        """Some of these states were written with substituted experts."""
+        self._first_approximate_tok: int | None = None
+
+    @property
+    def is_approximate(self) -> bool:
+        """Whether some of these states were written with substituted experts."""
+        return self._first_approximate_tok is not None
+
+    def note_approximate(self, position: int) -> None:
+        """The token at `position` was computed with substituted experts, and so is all that follows it."""
+        if self._first_approximate_tok is None:
+            self._first_approximate_tok = position
 
     def _build(self) -> DynamicCache:
         cache = DynamicCache(config=self._config)
@@ -241,6 +251,8 @@ class KvCache:
             for layer in self._layers():
                 layer.crop_to(length_tok)
             del self.tokens[length_tok:]
+            if self._first_approximate_tok is not None and self._first_approximate_tok >= length_tok:
+                self._first_approximate_tok = None
             return True
         self.reset()
         return length_tok == 0
@@ -258,7 +270,7 @@ class KvCache:
     def reset(self) -> None:
         """Drops everything; preallocated memory stays and is used again."""
         self.tokens.clear()
-        self.is_approximate = False
+        self._first_approximate_tok = None
         if self._uses_library_cache:
             self.cache = None
             return

@@ -124,7 +124,7 @@ def test_a_file_cut_short_after_its_header_was_read(tmp_path: Path) -> None:
         entry.read()
 
 
-# -- shards -----------------------------------------------------------------------------------------------------------
+# -- shards ------------------------------------------------------------------------------------------------------------
 
 
 def write_index(folder: Path, weight_map: object) -> None:
@@ -192,7 +192,7 @@ def test_no_safetensors_file(tmp_path: Path) -> None:
         checkpoint_files(tmp_path)
 
 
-# -- a whole load refused ---------------------------------------------------------------------------------------------
+# -- a whole load refused ----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
