@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from engine.session import Session
 
 _REPEAT_S = 0.5
-_CLOSE_S = 1.0
+_CLOSE_S = 0.5
 _SWITCH_INTERVAL_S = 0.0005
 """A link thread that has a copy to report waits this long for the interpreter at most; Python's default is 5 ms."""
 
@@ -118,6 +118,9 @@ class Inbox:
         self._cancelled: set[int] = set()
         self._current: int | None = None
         self._is_busy = self._is_current_cancelled = False
+        self.is_importing = True
+        """Nothing is there yet that would have to be closed."""
+        self._is_done = threading.Event()
         self._lock = threading.Lock()
         threading.Thread(target=self._receive_all, name="control", daemon=True).start()
 
@@ -131,6 +134,10 @@ class Inbox:
         with self._lock:
             self._cancelled.discard(self._current)
             self._is_busy, self._current = False, None
+
+    def close(self) -> None:
+        """The worker is through: what was to be closed is closed."""
+        self._is_done.set()
 
     def is_cancelled(self) -> bool:
         """Whether the running command should stop."""
@@ -154,7 +161,9 @@ class Inbox:
         elif isinstance(command, Close):
             self.is_closing = True
             self.commands.put(command)
-            threading.Timer(_CLOSE_S, os._exit, (0,)).start()
+            if not self.is_importing:
+                self._is_done.wait(_CLOSE_S)
+            os._exit(0)
         else:
             if isinstance(command, SetMode):
                 self.wanted_mode = command.mode
@@ -171,6 +180,7 @@ class Worker:
     def run(self) -> None:
         """Until Close."""
         self._import()
+        self._inbox.is_importing = False
         while True:
             command = self._inbox.commands.get()
             if isinstance(command, Close):
@@ -178,6 +188,7 @@ class Worker:
             self._handle(command)
         if self._session is not None:
             self._session.close()
+        self._inbox.close()
 
     def _import(self) -> None:
         try:

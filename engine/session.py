@@ -57,6 +57,7 @@ class Session:
         self.engine.set_mode(self.mode)
         loaded = self.engine.loaded
         self._end_tokens = end_tokens(loaded.tokenizer, loaded.generation_config, loaded.model.config)
+        self._prefilling: _Turn | None = None
         self._load_s = perf_counter() - started
 
     def ready(self) -> EngineReady:
@@ -88,6 +89,7 @@ class Session:
         except WaitCancelled:
             reason = CANCELLED
         finally:
+            self._prefilling = None
             self.telemetry.end_turn()
             self._show("idle")
         turn.say(self._emit, turn.stream.finish())
@@ -105,8 +107,10 @@ class Session:
     def _run(self, turn: _Turn) -> str:
         decoder = self.engine.decoder
         self._show("prefill")
+        self._prefilling = turn
         self._emit(turn.progress(len(decoder.cache.tokens)))
         logits = decoder.prefill(turn.prompt, lambda done_tok: self._emit(turn.progress(done_tok)))
+        self._prefilling = None
         turn.record.prefill_done()
         self._show("decode")
         room = self.engine.budget.context_tok - len(turn.prompt) + 1
@@ -134,6 +138,15 @@ class Session:
             raise WaitCancelled("Stopped.")
         if self.telemetry.is_due():
             self.publish()
+            if self._prefilling is not None:
+                self._emit(self._prefilling.progress(self._prefilled_tok(layer)))
+
+    def _prefilled_tok(self, layer: int) -> int:
+        """Tokens done of the prompt, the running chunk counted by the layers it has passed."""
+        decoder, total = self.engine.decoder, len(self.engine.layers)
+        start = len(decoder.cache.tokens)
+        assert self._prefilling is not None
+        return start + decoder.chunk_at(start, len(self._prefilling.prompt)) * (layer + 1) // (total + 1)
 
     def _show(self, phase: str) -> None:
         self.telemetry.phase = phase
