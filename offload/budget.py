@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from offload.errors import BudgetError
 from offload.geometry import Geometry, pool_bytes
+from offload.slot_planning.uniform import spread_uniform
 
 MIB = 2**20
 DEFAULT_CONTEXT_TOK = 8192
@@ -107,7 +108,9 @@ def plan_budget(request: BudgetRequest) -> BudgetPlan:
         return replace(plan, budget_bytes=plan.total_bytes)
     budget_bytes = request.memory_bytes if request.memory_bytes is not None else _default_bytes(request)
     plan = _with_context(request, _min_slots(request), budget_bytes)
-    return _plan(request, _spread(request, budget_bytes - plan.total_bytes), plan.context_tok, budget_bytes)
+    return _plan(
+        request, spread_uniform(request.geometry, budget_bytes - plan.total_bytes), plan.context_tok, budget_bytes
+    )
 
 
 def _plan(request: BudgetRequest, slots: tuple[int, ...], context_tok: int, budget_bytes: int) -> BudgetPlan:
@@ -179,31 +182,6 @@ def _too_small(request: BudgetRequest, plan: BudgetPlan) -> BudgetError:
         hint = f"The smallest budget that works is {_mib(needed_bytes)}: --memory {needed_bytes // MIB}MiB"
     hint += ", or ask for a shorter context." if request.context_tok is not None else "."
     return BudgetError(message, hint, needed_bytes)
-
-
-def _spread(request: BudgetRequest, spare_bytes: int) -> tuple[int, ...]:
-    """Slots beyond the minimum: the largest share that fits in every layer, then one by one from layer 0."""
-    layers = request.geometry.layers
-
-    def share(numerator: int) -> list[int]:
-        """Each layer's slots at `numerator`/`most` of its experts."""
-        return [max(layer.min_slots, layer.num_experts * numerator // most) for layer in layers]
-
-    def extra_bytes(slots: list[int]) -> int:
-        return sum((n - layer.min_slots) * layer.slot_bytes for n, layer in zip(slots, layers, strict=True))
-
-    most = max((layer.num_experts for layer in layers), default=1)
-    low, high = 0, most
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if extra_bytes(share(middle)) <= spare_bytes else (low, middle - 1)
-    slots = share(low)
-    spare_bytes -= extra_bytes(slots)
-    for index, layer in enumerate(layers):
-        if slots[index] < layer.num_experts and layer.slot_bytes <= spare_bytes:
-            slots[index] += 1
-            spare_bytes -= layer.slot_bytes
-    return tuple(slots)
 
 
 def _slots_of_share(request: BudgetRequest, residency: float) -> tuple[int, ...]:
