@@ -155,6 +155,24 @@ class ExpertCache:
         book.leases.append(lease)
         return lease
 
+    def warm(self, layer: int, experts: Sequence[int]) -> list[Copy]:
+        """Make `experts` (at most as many as the layer has slots) resident in place of others; between steps only.
+
+        Submits the absent ones at PREFILL priority and returns their copies, for the caller to wait for; what is
+        resident of them stays, and so does what is in flight. Counts loads and evictions, nothing else.
+        """
+        book = self._layers[layer]
+        self._shelves.settle(book.group)
+        copies: list[Copy] = []
+        for expert in experts:
+            if book.slot_of[expert] >= 0 or expert in book.arrivals:
+                continue
+            slot = self._room.find_slot(book, None, experts)
+            if slot is None:
+                break
+            copies.append(self._shelves.submit(book, expert, slot, PREFILL))
+        return copies
+
     def count_prefill_load(self, layer: int, num_bytes: int) -> None:
         """Count a prefill copy that went to staging memory."""
         tally = self._layers[layer].tally

@@ -50,7 +50,7 @@ class Counters:
     prefetch_loads: int = 0
     """Copies completed at prefetch priority."""
     prefill_loads: int = 0
-    """Copies completed for prefill."""
+    """Copies completed for prefill, or to warm the cache between answers."""
     bytes_loaded: int = 0
     """Bytes of all those copies."""
     evictions: int = 0

@@ -1,0 +1,33 @@
+"""The next layer's own router, and as many copies as the overlap window hides altogether."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from offload.prefetch.overlap_window import Window
+from offload.prefetch.router_ahead import best_absent
+
+
+class RouterAheadFloorPrefetcher:
+    """Fetches the best-ranked absent experts of the prediction, `Window.depth_floor` of them.
+
+    After "MoE-CORE: Coordinated Expert Offload", section "Mechanism".
+    """
+
+    needs_prediction = True
+    needs_window = True
+
+    def __init__(self, depth: int) -> None:
+        """`depth`: used until a window is measured. Raises ValueError for a negative one."""
+        if depth < 0:
+            raise ValueError(f"prefetch depth is {depth}")
+        self.depth = depth
+
+    def plan(
+        self, predicted: Sequence[int], is_absent: Callable[[int], bool], window: Window | None = None, layer: int = 0
+    ) -> list[int]:
+        """See Prefetcher."""
+        return best_absent(predicted, is_absent, self.depth if window is None else window.depth_floor())
+
+    def observe(self, layer: int, experts: Sequence[int]) -> None:
+        """See Prefetcher."""
