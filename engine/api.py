@@ -72,8 +72,66 @@ class BenchOverhead:
 
 
 @dataclass(frozen=True, slots=True)
+class SetDomain:
+    """What the chat is about: warms the expert cache by that domain's profile, where there is one."""
+
+    domain: str
+
+
+@dataclass(frozen=True, slots=True)
+class BuildProfile:
+    """Record the routing of prompts, and keep it as a domain's profile."""
+
+    request_id: int
+    domain: str
+    prompts_path: str | None = None
+    """A file of prompts; None: those shipped with the domain."""
+    num_prompts: int | None = None
+    """At most so many; None: all."""
+    num_new_tok: int = 48
+    """Tokens written per prompt at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShowProfile:
+    """Describe a domain's profile; None: list all of this model's."""
+
+    request_id: int
+    domain: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteProfile:
+    """Delete a domain's profile."""
+
+    request_id: int
+    domain: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Split the byte budget for a configuration, without loading the model."""
+
+    request_id: int
+    config: EngineConfig
+
+
+@dataclass(frozen=True, slots=True)
 class Close:
     """End the process."""
 
 
-Command = Load | Submit | Cancel | SetMode | Verify | BenchOverhead | Close
+Command = (
+    Load
+    | Submit
+    | Cancel
+    | SetMode
+    | SetDomain
+    | Verify
+    | BenchOverhead
+    | BuildProfile
+    | ShowProfile
+    | DeleteProfile
+    | Plan
+    | Close
+)

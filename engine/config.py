@@ -86,6 +86,8 @@ class EngineConfig:
     prefill_chunk_tok: int = 256
     """Prompts are computed in chunks of at most this many tokens; part of what EXACT means."""
     mode: str = EXACT
+    domain: str | None = None
+    """Warm the cache by this domain's profile at load, where there is one."""
     eviction: str = "history"
     prefetch: str = "router-ahead"
     prefetch_depth: int = 1

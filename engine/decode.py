@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from engine.expert_forward import StepState
 from engine.kv_cache import KvCache
 from engine.sampling import Sampler
+from engine.step_state import StepState
 from offload.errors import WaitCancelled
 
 
@@ -63,6 +63,8 @@ class Decoder:
 
     def _forward(self, tokens: Sequence[int], start: int, end: int) -> torch.Tensor:
         before = self._state.substituted
+        if self._state.recorder is not None:
+            self._state.recorder.begin(end - start, is_prefill=not self._state.is_decode)
         try:
             with torch.inference_mode():
                 output = self._model(

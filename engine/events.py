@@ -140,6 +140,35 @@ class TaskEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class ProfileState:
+    """A domain's profile for the loaded model."""
+
+    domain: str
+    expected_hit_rate: float | None
+    """By its replayed curves, at the present slots; None where it has seen no answers."""
+    num_prompts: int
+    problem: str = ""
+    """Why it cannot be used; empty: it can."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profiles:
+    """All profiles of the loaded model: after loading, and whenever they change."""
+
+    profiles: tuple[ProfileState, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DomainSet:
+    """The domain changed, and the cache was warmed by its profile."""
+
+    domain: str
+    num_warmed: int | None
+    """Experts brought in; None: there is no profile, and the cache stays as it was."""
+    expected_hit_rate: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
     """Something went wrong. `request_id` None: loading, or the engine itself. Details are in the log."""
 
@@ -160,6 +189,8 @@ Event = (
     | TurnEnded
     | TaskProgress
     | TaskEnded
+    | Profiles
+    | DomainSet
     | Failed
 )
 

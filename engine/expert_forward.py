@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
-from torch.overrides import TorchFunctionMode
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 
 from engine.formats import ExpertFormat
 from engine.lookahead import Lookahead
+from engine.router_tap import RouterTap
+from engine.step_state import StepState
 from offload.cache import ExpertCache, Lease
 from offload.geometry import LayerGeometry
 from offload.prefetch import Prefetcher
@@ -53,75 +53,6 @@ class ProbedLayer:
     def __call__(self, hidden: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         self.top_k = int(index.shape[-1])
         return torch.zeros_like(hidden)
-
-
-@dataclass(slots=True)
-class StepState:
-    """What all layers share about the step that runs, and what is measured of it. Mutated by the engine thread."""
-
-    is_decode: bool = False
-    is_approx: bool = False
-    is_cancelled: Callable[[], bool] = field(default=lambda: False)
-    after_layer: Callable[[int], None] = field(default=lambda layer: None)
-    link_wait_s: float = 0.0
-    """Decode time spent waiting for the link, monotonic."""
-    substituted: int = 0
-    """Substitutions, monotonic: tells whether a token's KV is approximate."""
-
-
-class SelectionScores(TorchFunctionMode):
-    """Keeps the input of the last `topk` that picked k of all experts: the selection scores, bias included."""
-
-    def __init__(self, num_experts: int, top_k: int) -> None:
-        super().__init__()
-        self._num_experts, self._top_k = num_experts, top_k
-        self.scores: torch.Tensor | None = None
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if getattr(func, "__name__", "") == "topk":
-            k = args[1] if len(args) > 1 else kwargs.get("k")
-            if k == self._top_k and args and args[0].shape[-1] == self._num_experts:
-                self.scores = args[0]
-        return func(*args, **kwargs)
-
-
-class RouterTap:
-    """Keeps what a router said of the running token: its logits, and in APPROX its selection scores."""
-
-    def __init__(self, router: nn.Module | None, layer: LayerGeometry, state: StepState) -> None:
-        self._state, self._layer = state, layer
-        self._logits: torch.Tensor | None = None
-        self._selection: SelectionScores | None = None
-        if router is not None:
-            router.register_forward_pre_hook(self._before)
-            router.register_forward_hook(self._after)
-
-    def _before(self, router: nn.Module, args: Any) -> None:
-        if self._state.is_approx and self._state.is_decode:
-            self._selection = SelectionScores(self._layer.num_experts, self._layer.top_k)
-            self._selection.__enter__()  # type: ignore[no-untyped-call]
-
-    def _after(self, router: nn.Module, args: Any, output: Any) -> None:
-        self._logits = output[0] if isinstance(output, tuple) else None
-        if self._selection is not None:
-            self._selection.__exit__(None, None, None)  # type: ignore[no-untyped-call]
-
-    def scores(self) -> np.ndarray | None:
-        """The current router score per expert, float32 [num_experts]; None where the router gives none."""
-        return _row(self._logits, self._layer.num_experts)
-
-    def selection_scores(self) -> np.ndarray | None:
-        """What the router ranked, bias included; its logits where it ranked by other means than one `topk`."""
-        mode, self._selection = self._selection, None
-        ranked = _row(mode.scores, self._layer.num_experts) if mode is not None and mode.scores is not None else None
-        return ranked if ranked is not None else self.scores()
-
-
-def _row(scores: torch.Tensor | None, num_experts: int) -> np.ndarray | None:
-    if scores is None or scores.numel() != num_experts:
-        return None
-    return scores.detach().reshape(-1).float().numpy()
 
 
 class MoeLayer:
@@ -180,6 +111,9 @@ class MoeLayer:
         finally:
             self._cache.release(self.number)
         self.last_experts, self.last_substitutes = experts, list(substitutes.values())
+        recorder = self._state.recorder
+        if recorder is not None:
+            recorder.record(self.number, experts, self.tap.scores(), self._plant.predictions.get(self.number))
         return out
 
     def _without_sentinels(self, experts: list[int], weights: torch.Tensor) -> tuple[list[int], torch.Tensor]:
@@ -190,9 +124,8 @@ class MoeLayer:
         if not self._does_predict:
             return
         following = self.number + 1
-        wanted = self._prefetcher.plan(
-            self._lookahead.predict(self.number), lambda expert: self._cache.is_absent(following, expert)
-        )
+        predicted = self._plant.predictions[following] = self._lookahead.predict(self.number)
+        wanted = self._prefetcher.plan(predicted, lambda expert: self._cache.is_absent(following, expert))
         if wanted:
             self._cache.prefetch(following, wanted)
 
@@ -232,6 +165,8 @@ class MoeLayer:
 
     def _prefill(self, hidden: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         num_tok, top_k = index.shape
+        if self._state.recorder is not None:
+            self._state.recorder.record(self.number, index.numpy(), self.tap.all_scores())
         order_of, rows_of = self._by_expert(index)
         out = torch.zeros(num_tok * top_k, hidden.shape[-1], dtype=hidden.dtype)
         resident = self._cache.lock_resident(self.number, order_of)
@@ -308,3 +243,5 @@ class ExpertPlant:
     state: StepState
     expert_compute_s: float = 0.0
     """Time one resident expert's compute takes, measured at warm-up."""
+    predictions: dict[int, list[int]] = field(default_factory=dict)
+    """Per layer, the experts last predicted for it."""

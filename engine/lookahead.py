@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from engine.router_ranking import find_ranking, short_norm
+from engine.router_ranking import RouterRanking, find_ranking, short_norm
 
 
 @dataclass(slots=True)
@@ -101,6 +101,8 @@ class Lookahead:
         self._feeds = feeds
         self._inputs: list[torch.Tensor | None] = [None] * len(feeds)
         self._predictors: list[Callable[[torch.Tensor], list[int]] | None] = [None] * len(feeds)
+        self.rankings: list[RouterRanking | None] = [None] * len(feeds)
+        """Per layer, the short form of its router's choice; None where there is none."""
         for layer, feed in enumerate(feeds):
             if feed is not None:
                 (feed.norm or feed.router).register_forward_pre_hook(self._keeper(layer))
@@ -121,11 +123,11 @@ class Lookahead:
             if feed is None or hidden is None:
                 continue
             try:
-                predictor = _predictor(feed, hidden)
+                predictor, ranking = _predictor(feed, hidden)
                 predictor(hidden)
             except Exception:  # noqa: BLE001 - whatever a router raises when it is called out of its block
                 continue
-            self._predictors[layer] = predictor
+            self._predictors[layer], self.rankings[layer] = predictor, ranking
 
     def can_predict(self, layer: int) -> bool:
         """Whether `predict(layer)` can say something about layer + 1."""
@@ -140,8 +142,10 @@ class Lookahead:
         return predictor(hidden) if predictor is not None and hidden is not None else []
 
 
-def _predictor(feed: RouterFeed, sample: torch.Tensor) -> Callable[[torch.Tensor], list[int]]:
-    """`ranking(norm(hidden))` for one token, by the short form where it agrees with the router."""
+def _predictor(
+    feed: RouterFeed, sample: torch.Tensor
+) -> tuple[Callable[[torch.Tensor], list[int]], RouterRanking | None]:
+    """`ranking(norm(hidden))` for one token, by the short form (given too) where it agrees with the router."""
     normed = short_norm(feed.norm, sample) if feed.norm is not None else _unchanged
     hidden_dim, is_flat = sample.shape[-1], feed.input_dim == 2
     router = feed.router.forward
@@ -154,8 +158,8 @@ def _predictor(feed: RouterFeed, sample: torch.Tensor) -> Callable[[torch.Tensor
     ranking = find_ranking(feed.router, extra, ask, normed(sample).view(-1, hidden_dim))
     if ranking is not None:
         rank = ranking.rank
-        return lambda hidden: rank(normed(hidden).view(1, hidden_dim))
-    return lambda hidden: _by_weight(*ask(normed(hidden))[1:])
+        return (lambda hidden: rank(normed(hidden).view(1, hidden_dim))), ranking
+    return (lambda hidden: _by_weight(*ask(normed(hidden))[1:])), None
 
 
 def _unchanged(hidden: torch.Tensor) -> torch.Tensor:

@@ -11,13 +11,16 @@ from engine import machine
 from engine.config import APPROX, EngineConfig, SamplingConfig
 from engine.decode import Decoder
 from engine.events import LoadProgress
-from engine.expert_forward import ExpertPlant, MoeLayer, ProbedLayer, RouterTap, StepState
+from engine.expert_forward import ExpertPlant, MoeLayer, ProbedLayer
 from engine.kv_cache import KvCache
 from engine.lookahead import FeedProbe, Lookahead, find_router
 from engine.model_loading import ModelPlan, load_model
+from engine.planning import STAGING_SLOTS, budget_for
+from engine.router_tap import RouterTap
 from engine.sampling import Sampler
+from engine.step_state import StepState
 from engine.threads import choose_threads
-from offload.budget import BudgetPlan, BudgetRequest, plan_budget
+from offload.budget import BudgetPlan
 from offload.cache import ExpertCache
 from offload.eviction import make_eviction
 from offload.link import Link
@@ -25,9 +28,6 @@ from offload.prefetch import make_prefetcher
 from offload.slots import SlotPool
 from offload.staging import StagingRing
 from offload.substitution import make_substitution
-
-STAGING_SLOTS = 3
-_RUNTIME_MARGIN_BYTES = 48 << 20
 
 
 class OffloadedModel:
@@ -66,23 +66,7 @@ class OffloadedModel:
             raise
 
     def _plan(self, plan: ModelPlan) -> None:
-        config = self.config
-        self.budget = plan_budget(
-            BudgetRequest(
-                geometry=plan.geometry,
-                memory_bytes=config.memory_bytes,
-                residency=config.residency,
-                runtime_bytes=machine.rss_bytes() + _RUNTIME_MARGIN_BYTES,
-                resident_bytes=plan.resident_bytes,
-                kv_bytes_per_tok=plan.kv.bytes_per_tok,
-                kv_fixed_bytes=plan.kv.fixed_bytes,
-                workspace_bytes=plan.workspace_bytes,
-                staging_slots=STAGING_SLOTS,
-                context_tok=config.context_tok,
-                model_context_tok=plan.model_context_tok,
-                available_bytes=machine.available_bytes(),
-            )
-        )
+        self.budget = budget_for(self.config, plan)
 
     def _allocate(self) -> None:
         """Device memory, all of it: slots and staging here, the KV cache at the warm-up that follows."""
@@ -110,9 +94,9 @@ class OffloadedModel:
             lookahead=lookahead,
             state=self.state,
         )
-        self.layers: list[MoeLayer] = []
+        self.plant, self.layers = plant, list[MoeLayer]()
         for number, geometry in enumerate(loaded.plan.geometry.layers):
-            tap = RouterTap(routers[number], geometry, self.state)
+            tap = RouterTap(routers[number], lookahead.rankings[number], geometry, self.state)
             layer = MoeLayer(number, geometry, loaded.formats[number], tap, plant, self._does_predict(number, plant))
             loaded.modules[number].module.offload_layer = layer  # type: ignore[assignment]
             self.layers.append(layer)

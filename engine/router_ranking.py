@@ -41,13 +41,24 @@ class RouterRanking(NamedTuple):
     score: Callable[[torch.Tensor], torch.Tensor]
     bias: torch.Tensor | None
     top_k: int
+    returns_logits: bool
+    """The router's first output is `weight @ hidden` as it is, not a score already."""
+
+    def of_logits(self, logits: torch.Tensor) -> torch.Tensor:
+        """The scores by which the router ranks, from what it returned: float32 [tokens, experts] both."""
+        if not self.returns_logits:
+            return logits
+        scores = self.score(logits)
+        return scores if self.bias is None else scores + self.bias
+
+    def scores(self, hidden: torch.Tensor) -> torch.Tensor:
+        """What the router ranks by: `hidden` [tokens, hidden] -> float32 [tokens, experts]."""
+        scores = self.score(F.linear(hidden.float(), self.weight, self.weight_bias))
+        return scores if self.bias is None else scores + self.bias
 
     def rank(self, hidden: torch.Tensor) -> list[int]:
         """The chosen experts for one token, `hidden` [1, hidden], best first."""
-        scores = self.score(F.linear(hidden.float(), self.weight, self.weight_bias))
-        if self.bias is not None:
-            scores = scores + self.bias
-        experts: list[int] = scores.topk(self.top_k)[1][0].tolist()
+        experts: list[int] = self.scores(hidden).topk(self.top_k)[1][0].tolist()
         return experts
 
 
@@ -65,13 +76,18 @@ def find_ranking(
     scale = sample.float().std().clamp(min=1e-3)
     generator = torch.Generator().manual_seed(0)
     probes = (torch.randn(_NUM_PROBES, sample.shape[-1], generator=generator) * scale).to(sample.dtype)
-    chosen = ask(probes)[2].reshape(_NUM_PROBES, -1).sort(dim=-1).values
+    output = ask(probes)
+    chosen = output[2].reshape(_NUM_PROBES, -1).sort(dim=-1).values
     for ranking in _candidates([*router.parameters(False), *router.buffers(False), *extra], weight, chosen.shape[-1]):
-        scores = ranking.score(F.linear(probes.float(), ranking.weight, ranking.weight_bias))
-        scores = scores if ranking.bias is None else scores + ranking.bias
-        if torch.equal(scores.topk(ranking.top_k)[1].sort(dim=-1).values, chosen):
-            return ranking
+        if torch.equal(ranking.scores(probes).topk(ranking.top_k)[1].sort(dim=-1).values, chosen):
+            logits = F.linear(probes.float(), ranking.weight, ranking.weight_bias)
+            returned = output[0].reshape(_NUM_PROBES, -1).float()
+            return ranking._replace(returns_logits=_is_close(returned, logits))
     return None
+
+
+def _is_close(returned: torch.Tensor, logits: torch.Tensor) -> bool:
+    return returned.shape == logits.shape and torch.allclose(returned, logits, rtol=0.05, atol=0.02)
 
 
 def _candidates(values: Sequence[Any], weight: torch.Tensor, top_k: int) -> Iterator[RouterRanking]:
@@ -81,7 +97,7 @@ def _candidates(values: Sequence[Any], weight: torch.Tensor, top_k: int) -> Iter
     for inner in (None, *vectors):
         for score in _SCORES:
             for outer in (None, *vectors):
-                yield RouterRanking(matrix, inner, score, outer, top_k)
+                yield RouterRanking(matrix, inner, score, outer, top_k, returns_logits=False)
 
 
 def short_norm(norm: nn.Module, sample: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from time import monotonic, perf_counter
 
 from engine.api import Submit
 from engine.config import EngineConfig, SamplingConfig
 from engine.conversation import TextStream, check_fits, common_prefix, encode, end_tokens
+from engine.domain_profiles import DomainProfiles
 from engine.effective import describe_link, describe_ready
 from engine.events import (
     CANCELLED,
@@ -19,6 +21,7 @@ from engine.events import (
     LoadProgress,
     ModeChanged,
     PrefillProgress,
+    Profiles,
     Snapshot,
     TextDelta,
     TurnEnded,
@@ -27,7 +30,7 @@ from engine.model_source import resolve_model
 from engine.offloaded_model import OffloadedModel
 from engine.sampling import Sampler, with_model_defaults
 from engine.telemetry import Telemetry, TurnRecord
-from offload.errors import WaitCancelled
+from offload.errors import ProfileError, WaitCancelled
 
 _PROGRESS_PERIOD_S = 0.1
 _CANNOT_CROP = "the cache of this model cannot be cropped; everything is computed anew"
@@ -58,6 +61,9 @@ class Session:
         loaded = self.engine.loaded
         self._end_tokens = end_tokens(loaded.tokenizer, loaded.generation_config, loaded.model.config)
         self._prefilling: _Turn | None = None
+        self.profiles = DomainProfiles(self.engine)
+        if config.domain is not None:
+            self._warm_at_load(config.domain, progress)
         self._load_s = perf_counter() - started
 
     def ready(self) -> EngineReady:
@@ -76,6 +82,21 @@ class Session:
         self.engine.set_mode(mode)
         self._emit(ModeChanged(mode, request_id, at_tok))
         self.publish()
+
+    def set_domain(self, domain: str) -> None:
+        """Warms the cache by the domain's profile, if it has one, and tells. Raises ProfileError, WaitCancelled."""
+        self._emit(self.profiles.warm(domain, self._is_cancelled))
+        self.publish()
+
+    def tell_profiles(self) -> None:
+        """Which profiles there are."""
+        self._emit(Profiles(self.profiles.states()))
+
+    def _warm_at_load(self, domain: str, progress: Callable[[LoadProgress], None]) -> None:
+        """A profile that cannot be used does not keep the model from loading; `Profiles` says what is wrong with it."""
+        progress(LoadProgress("warm start", 0, 0, ""))
+        with suppress(ProfileError):
+            self._emit(self.profiles.warm(domain, self._is_cancelled))
 
     def publish(self) -> None:
         """A snapshot now."""

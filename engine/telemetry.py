@@ -18,9 +18,10 @@ from engine.events import (
     Timing,
     TurnStats,
 )
-from engine.expert_forward import MoeLayer, StepState
+from engine.expert_forward import MoeLayer
 from engine.kv_cache import KvCache
 from engine.offloaded_model import OffloadedModel
+from engine.step_state import StepState
 from offload.counters import Counters, ratio
 
 SNAPSHOT_PERIOD_S = 0.125

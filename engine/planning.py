@@ -1,0 +1,84 @@
+"""The byte budget of a model before anything is loaded: from headers and a meta-device model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from engine import machine
+from engine.config import EngineConfig, format_bytes
+from engine.model_loading import ModelPlan, load_model
+from engine.task_outcome import TaskOutcome
+from offload.budget import BudgetPlan, BudgetRequest, plan_budget
+
+STAGING_SLOTS = 3
+_RUNTIME_MARGIN_BYTES = 48 << 20
+
+
+def budget_for(config: EngineConfig, plan: ModelPlan) -> BudgetPlan:
+    """Splits the budget that `config` asks for. Raises BudgetError with the smallest number that works."""
+    return plan_budget(
+        BudgetRequest(
+            geometry=plan.geometry,
+            memory_bytes=config.memory_bytes,
+            residency=config.residency,
+            runtime_bytes=machine.rss_bytes() + _RUNTIME_MARGIN_BYTES,
+            resident_bytes=plan.resident_bytes,
+            kv_bytes_per_tok=plan.kv.bytes_per_tok,
+            kv_fixed_bytes=plan.kv.fixed_bytes,
+            workspace_bytes=plan.workspace_bytes,
+            staging_slots=STAGING_SLOTS,
+            context_tok=config.context_tok,
+            model_context_tok=plan.model_context_tok,
+            available_bytes=machine.available_bytes(),
+        )
+    )
+
+
+class _Planned(Exception):
+    """Carries the plans out of a load that goes no further."""
+
+    def __init__(self, model: ModelPlan, budget: BudgetPlan) -> None:
+        super().__init__()
+        self.model, self.budget = model, budget
+
+
+def plan_only(config: EngineConfig, folder: Path, is_cancelled: Callable[[], bool]) -> TaskOutcome:
+    """The split, without reading a weight. Raises what loading would raise up to that point."""
+
+    def stop(plan: ModelPlan) -> None:
+        raise _Planned(plan, budget_for(config, plan))
+
+    try:
+        load_model(folder, config.prefill_chunk_tok, stop, lambda done, total: None, is_cancelled)
+    except _Planned as planned:
+        return _outcome(folder, planned.model, planned.budget)
+    raise AssertionError("a load that is stopped at its plan does not end")
+
+
+def _outcome(folder: Path, model: ModelPlan, budget: BudgetPlan) -> TaskOutcome:
+    geometry, slots = model.geometry, sorted(set(budget.slots_per_layer))
+    report: dict[str, object] = {
+        "model": str(folder),
+        "budget_bytes": budget.budget_bytes,
+        "parts": dict(budget.parts),
+        "headroom_bytes": budget.headroom_bytes,
+        "slots_per_layer": list(budget.slots_per_layer),
+        "residency": budget.residency_rate,
+        "context_tok": budget.context_tok,
+        "expert_bytes_total": geometry.expert_bytes_total,
+    }
+    shown = str(slots[0]) if len(slots) == 1 else f"{slots[0]}-{slots[-1]}"
+    widest = max(layer.num_experts for layer in geometry.layers)
+    rows = (*budget.parts, ("left over", budget.headroom_bytes), ("budget", budget.budget_bytes))
+    return TaskOutcome(
+        True,
+        report,
+        (
+            f"{folder}",
+            *(f"  {name:<18}{format_bytes(size):>10}" for name, size in rows),
+            f"{geometry.num_layers} MoE layers, {shown} slots for {widest} experts each "
+            f"({budget.residency_rate:.0%} of {format_bytes(geometry.expert_bytes_total)})",
+            f"context {budget.context_tok} tokens",
+        ),
+    )

@@ -1,0 +1,24 @@
+"""The state all MoE layers share about the step that runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from offload.trace_writer import TraceWriter
+
+
+@dataclass(slots=True)
+class StepState:
+    """What runs, and what is measured of it. Mutated by the engine's thread."""
+
+    is_decode: bool = False
+    is_approx: bool = False
+    is_cancelled: Callable[[], bool] = field(default=lambda: False)
+    after_layer: Callable[[int], None] = field(default=lambda layer: None)
+    link_wait_s: float = 0.0
+    """Decode time spent waiting for the link, monotonic."""
+    substituted: int = 0
+    """Substitutions, monotonic: tells whether a token's KV is approximate."""
+    recorder: TraceWriter | None = None
+    """Takes down every layer's routing while it is set."""

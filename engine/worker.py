@@ -1,0 +1,161 @@
+"""The engine's thread: takes up one command after the other; every failure becomes an event."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from typing import TYPE_CHECKING
+
+from engine.api import (
+    BenchOverhead,
+    BuildProfile,
+    Close,
+    Command,
+    DeleteProfile,
+    Load,
+    Plan,
+    SetDomain,
+    SetMode,
+    ShowProfile,
+    Submit,
+    Verify,
+)
+from engine.errors import ConfigError, MoeChatError
+from engine.events import Failed, LoadProgress, ModeChanged, TaskEnded, TaskProgress
+
+if TYPE_CHECKING:
+    from engine.server import Inbox, Outbox
+    from engine.session import Session
+    from engine.task_outcome import TaskOutcome
+
+_Task = Verify | BenchOverhead | BuildProfile | ShowProfile | DeleteProfile | Plan
+
+
+class Worker:
+    """Runs in the main thread of the engine's process. torch is imported here, not with this module."""
+
+    def __init__(self, inbox: Inbox, outbox: Outbox) -> None:
+        self._inbox, self._outbox = inbox, outbox
+        self._session: Session | None = None
+
+    def run(self) -> None:
+        """Until Close."""
+        self._import()
+        self._inbox.is_importing = False
+        while True:
+            command = self._inbox.commands.get()
+            if isinstance(command, Close):
+                break
+            self._handle(command)
+        if self._session is not None:
+            self._session.close()
+        self._inbox.close()
+
+    def _import(self) -> None:
+        try:
+            import engine.session  # noqa: F401  (seconds: done while the user reads the menu)
+        except Exception as error:  # noqa: BLE001 - told as an event
+            traceback.print_exc()
+            self._outbox.put(_failed(None, error, is_fatal=True))
+            self._outbox.flush()
+            os._exit(1)
+
+    def _handle(self, command: Command) -> None:
+        from engine.model_loading import LoadCancelled
+        from offload.errors import WaitCancelled
+
+        request_id = getattr(command, "request_id", None)
+        self._inbox.begin(command)
+        try:
+            self._dispatch(command)
+        except (LoadCancelled, WaitCancelled):
+            self._outbox.put(Failed(request_id, "Stopped", "It was stopped.", "", is_fatal=False))
+        except Exception as error:  # noqa: BLE001 - told as an event, the engine goes on
+            traceback.print_exc()
+            self._outbox.put(_failed(request_id, error, is_fatal=False))
+        finally:
+            self._inbox.end()
+            sys.stdout.flush()
+
+    def _dispatch(self, command: Command) -> None:
+        if isinstance(command, Load):
+            self._load(command)
+        elif isinstance(command, SetMode):
+            self._set_mode(command.mode)
+        elif isinstance(command, Submit):
+            self._loaded().answer(command)
+        elif isinstance(command, SetDomain):
+            self._loaded().set_domain(command.domain)
+        elif isinstance(command, _Task):
+            outcome = self._run_task(command)
+            self._outbox.put(TaskEnded(command.request_id, outcome.is_ok, outcome.report, outcome.lines))
+            if isinstance(command, (BuildProfile, DeleteProfile)):
+                self._loaded().tell_profiles()
+
+    def _load(self, command: Load) -> None:
+        from engine.session import Session
+
+        if self._session is not None:
+            session, self._session = self._session, None
+            session.close()
+            del session
+        inbox, outbox, config = self._inbox, self._outbox, command.config
+        inbox.wanted_mode = inbox.wanted_mode or config.mode
+        self._session = Session(
+            config, outbox.put, outbox.publish, inbox.is_cancelled, lambda: inbox.wanted_mode or config.mode
+        )
+        self._set_mode(inbox.wanted_mode)
+        self._session.publish()
+        outbox.put(self._session.ready())
+        self._session.tell_profiles()
+
+    def _set_mode(self, mode: str) -> None:
+        """A change outside an answer; inside one the session has seen it already."""
+        if self._session is None:
+            self._outbox.put(ModeChanged(mode, None, None))
+        elif self._session.mode != mode:
+            self._session.set_mode(mode)
+
+    def _loaded(self) -> Session:
+        if self._session is None:
+            raise ConfigError("No model is loaded.", "Load one first.")
+        return self._session
+
+    def _run_task(self, command: _Task) -> TaskOutcome:
+        def progress(stage: str, done: int, total: int) -> None:
+            self._outbox.put(TaskProgress(command.request_id, stage, done, total))
+
+        is_cancelled = self._inbox.is_cancelled
+        if isinstance(command, Plan):
+            from engine.model_source import resolve_model
+            from engine.planning import plan_only
+
+            def load_progress(event: LoadProgress) -> None:
+                progress(event.stage, event.done, event.total)
+
+            return plan_only(command.config, resolve_model(command.config.model, load_progress), is_cancelled)
+        session = self._loaded()
+        if isinstance(command, Verify):
+            from engine.verify import verify
+
+            return verify(session.engine, command.num_tok, progress, is_cancelled)
+        if isinstance(command, BenchOverhead):
+            from engine.bench.overhead import bench_overhead
+
+            return bench_overhead(session.engine, command.num_rounds, progress, is_cancelled)
+        if isinstance(command, BuildProfile):
+            return session.profiles.build(command, progress)
+        if isinstance(command, ShowProfile):
+            return session.profiles.show(command.domain)
+        return session.profiles.delete(command.domain)
+
+
+def _failed(request_id: int | None, error: Exception, is_fatal: bool) -> Failed:
+    """Any exception as an event: our own say what to do, others point to the log."""
+    from offload.errors import OffloadError
+
+    if isinstance(error, (MoeChatError, OffloadError)):
+        return Failed(request_id, error.title, error.message, error.hint, is_fatal)
+    message = f"{type(error).__name__}: {error}"
+    return Failed(request_id, "Unexpected error", message, "The details are in the engine's log.", is_fatal)
