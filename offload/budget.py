@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, replace
 
 from offload.errors import BudgetError
-from offload.geometry import Geometry, pool_bytes
+from offload.geometry import Geometry, layer_staging_bytes, pool_bytes
 from offload.slot_planning.uniform import spread_uniform
 
 MIB = 2**20
@@ -18,6 +18,8 @@ DEFAULT_CONTEXT_TOK = 8192
 """The context planned when none is asked for, if the model's own is not smaller."""
 MIN_DEFAULT_CONTEXT_TOK = 512
 """A default context is shrunk to fit the budget, but not below this."""
+LAYER_STAGING_SHARE = 0.25
+"""The most that two buffers of a full layer may take of the bytes for experts on the device."""
 DEFAULT_BUDGET_SHARE = 0.6
 """Share of the available memory taken when neither a budget nor a residency is given."""
 
@@ -40,12 +42,15 @@ class BudgetRequest:
     """KV cache and other states that do not grow with the context."""
     workspace_bytes: int
     staging_slots: int
-    """Slots of prefill's staging ring, each as big as the biggest expert."""
+    """Slots of prefill's staging ring, each as big as the biggest expert. There is no ring where layers are staged."""
     context_tok: int | None
     """The context asked for: honoured or refused. None: up to 8192 tokens, as far as the budget goes."""
     model_context_tok: int
     available_bytes: int
     """Memory that may be used at all."""
+    layer_staging: bool | None = False
+    """Two buffers of a full layer for prefill, in place of the ring. None: if they take at most a quarter of the bytes
+    for experts on the device, leave 2k slots a layer, and don't shorten the context."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,8 @@ class BudgetPlan:
     slots_per_layer: tuple[int, ...]
     context_tok: int
     num_experts_total: int
+    has_layer_staging: bool = False
+    """`staging_bytes` are two buffers of a full layer, not the ring."""
 
     @property
     def parts(self) -> tuple[tuple[str, int], ...]:
@@ -94,6 +101,8 @@ class BudgetPlan:
 
 def plan_budget(request: BudgetRequest) -> BudgetPlan:
     """Split the budget. Raises BudgetError when it cannot be kept, with `needed_bytes` where a bigger one would do."""
+    if request.layer_staging is None:
+        return _plan_best_staging(request)
     if request.memory_bytes is not None and request.residency is not None:
         raise BudgetError("A memory budget and a residency contradict each other.", "Give one of them.")
     if request.memory_bytes is not None and request.memory_bytes > request.available_bytes:
@@ -113,20 +122,42 @@ def plan_budget(request: BudgetRequest) -> BudgetPlan:
     )
 
 
+def _plan_best_staging(request: BudgetRequest) -> BudgetPlan:
+    """Full layers staged if that is affordable; else, or if everything is resident anyhow, the ring."""
+    ring = plan_budget(replace(request, layer_staging=False))
+    if sum(ring.slots_per_layer) == ring.num_experts_total:
+        return ring
+    try:
+        staged = plan_budget(replace(request, layer_staging=True))
+    except BudgetError:
+        return ring
+    is_affordable = (
+        staged.staging_bytes <= LAYER_STAGING_SHARE * (staged.slot_bytes + staged.staging_bytes)
+        and staged.context_tok == ring.context_tok
+        and all(
+            slots >= min(2 * layer.top_k, layer.num_experts)
+            for slots, layer in zip(staged.slots_per_layer, request.geometry.layers, strict=True)
+        )
+    )
+    return staged if is_affordable else ring
+
+
 def _plan(request: BudgetRequest, slots: tuple[int, ...], context_tok: int, budget_bytes: int) -> BudgetPlan:
     layers = request.geometry.layers
     biggest = max((layer.expert_bytes for layer in layers), default=0)
+    ring_bytes = pool_bytes((request.staging_slots,), (biggest,))
     return BudgetPlan(
         budget_bytes=budget_bytes,
         runtime_bytes=request.runtime_bytes,
         resident_bytes=request.resident_bytes,
         kv_bytes=request.kv_fixed_bytes + request.kv_bytes_per_tok * context_tok,
         slot_bytes=pool_bytes(slots, tuple(layer.expert_bytes for layer in layers)),
-        staging_bytes=pool_bytes((request.staging_slots,), (biggest,)),
+        staging_bytes=layer_staging_bytes(request.geometry) if request.layer_staging else ring_bytes,
         workspace_bytes=request.workspace_bytes,
         slots_per_layer=slots,
         context_tok=context_tok,
         num_experts_total=request.geometry.num_experts_total,
+        has_layer_staging=bool(request.layer_staging),
     )
 
 

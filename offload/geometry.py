@@ -19,6 +19,16 @@ def pool_bytes(group_slots: tuple[int, ...], group_slot_bytes: tuple[int, ...]) 
     return slots_bytes + PAGE_BYTES if slots_bytes else 0
 
 
+def layer_buffer_bytes(geometry: Geometry) -> int:
+    """Bytes that hold all experts of any one MoE layer, each from a page boundary on."""
+    return max((layer.num_experts * layer.slot_bytes for layer in geometry.layers), default=0)
+
+
+def layer_staging_bytes(geometry: Geometry) -> int:
+    """Bytes a `LayerStaging` allocates: two such buffers."""
+    return pool_bytes((2,), (layer_buffer_bytes(geometry),))
+
+
 @dataclass(frozen=True, slots=True)
 class LayerGeometry:
     """One MoE layer."""

@@ -256,3 +256,65 @@ def test_more_memory_never_means_fewer_slots_or_less_context(request):
     assert more.context_tok >= result.context_tok
     if more.context_tok == result.context_tok:
         assert more.slot_bytes >= result.slot_bytes
+
+
+BUFFERS = 2 * 16 * MIB + 4096
+"""Two buffers of a layer of 16 experts; the ring is 2 experts."""
+
+
+def test_full_layers_are_staged_if_asked_for():
+    result = plan(memory_bytes=37 * MIB + BUFFERS + 20 * MIB + 4096, layer_staging=True)
+    assert result.has_layer_staging
+    assert result.staging_bytes == BUFFERS
+    assert result.slots_per_layer == (5, 5, 5, 5)
+    with pytest.raises(BudgetError, match="prefill staging 33 MiB"):
+        plan(memory_bytes=60 * MIB, layer_staging=True)
+
+
+MANY = uniform(num_layers=30)
+"""480 experts of 1 MiB."""
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_staged", "slots", "why"),
+    [
+        ({"geometry": MANY, "residency": 0.25}, True, 4, "32 of 152 MiB, and 2k slots"),
+        ({"geometry": MANY, "residency": 0.2}, False, 3, "fewer than 2k slots"),
+        ({"geometry": uniform(), "residency": 0.75}, False, 12, "32 of 80 MiB"),
+        ({"geometry": MANY, "residency": 1.0}, False, 16, "nothing is ever absent"),
+        ({"geometry": uniform(num_layers=30, top_k=12), "residency": 0.85}, False, 14, "fewer than 16 of 16"),
+        ({"geometry": MANY, "memory_bytes": 37 * MIB + BUFFERS + 120 * MIB + 4096}, True, 4, "just enough"),
+        ({"geometry": MANY, "memory_bytes": 37 * MIB + 2 * MIB + 90 * MIB + PAGES}, False, 3, "just the ring"),
+    ],
+)
+def test_full_layers_are_staged_if_affordable(changes, is_staged, slots, why):
+    result = plan(layer_staging=None, **changes)
+    assert result.has_layer_staging == is_staged, why
+    assert result.slots_per_layer == (slots,) * len(changes["geometry"].layers)
+    assert result.staging_bytes == (BUFFERS if is_staged else 2 * MIB + 4096)
+
+
+def test_a_default_context_is_not_shortened_for_staging():
+    geometry = uniform(num_layers=60, top_k=1)
+    memory_bytes = 33 * MIB + BUFFERS + 2 * 60 * MIB + 4096
+    for kv_bytes, is_staged in ((3 * MIB, False), (4 * MIB, True)):
+        result = plan(geometry=geometry, memory_bytes=memory_bytes + kv_bytes, layer_staging=None)
+        assert result.has_layer_staging == is_staged
+        assert result.context_tok == 4096
+
+
+@given(requests)
+def test_whatever_is_staged_nothing_overshoots_and_nothing_is_refused_for_it(request):
+    try:
+        ring = plan_budget(request)
+    except BudgetError:
+        with pytest.raises(BudgetError):
+            plan_budget(replace(request, layer_staging=None))
+        return
+    result = plan_budget(replace(request, layer_staging=None))
+    check_plan(request, result)
+    assert result.context_tok == ring.context_tok
+    if result.has_layer_staging:
+        assert 4 * result.staging_bytes <= result.staging_bytes + result.slot_bytes
+    else:
+        assert result == ring

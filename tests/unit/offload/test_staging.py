@@ -1,10 +1,13 @@
-"""Prefill's staging ring."""
+"""Prefill's own memory: the ring, and the two buffers of a full layer."""
+
+from itertools import pairwise
 
 import pytest
 
-from offload.errors import ExpertReadError, OffloadError
+from offload.errors import ExpertReadError, OffloadError, WaitCancelled
+from offload.geometry import Geometry, LayerGeometry, layer_staging_bytes
 from offload.link import PREFILL
-from offload.staging import StagingRing
+from offload.staging import LayerStaging, StagingRing
 
 
 @pytest.fixture
@@ -80,3 +83,116 @@ def test_a_smaller_expert_may_share_the_ring(link, pattern):
     lease.copy.wait()
     assert bytes(ring.tensor(lease.slot)[:32].numpy()) == pattern(1, 3, 32)
     assert ring.total_bytes == 3 * 4096
+
+
+GEOMETRY = Geometry((LayerGeometry(0, 4, 2, 64), LayerGeometry(1, 3, 2, 6000), LayerGeometry(2, 4, 2, 64)))
+
+
+@pytest.fixture
+def staging(link):
+    return LayerStaging(GEOMETRY, link)
+
+
+def test_two_layers_alternate_and_the_released_buffer_loads_the_one_after_next(link, staging, pattern):
+    staging.begin(0)
+    staging.begin(1)
+    assert [(copy.layer, copy.expert) for copy in link.copies] == [(0, e) for e in range(4)] + [
+        (1, e) for e in range(3)
+    ]
+    assert {copy.priority for copy in link.copies} == {PREFILL}
+    for layer, num_experts in ((0, 4), (1, 3), (2, 4)):
+        for expert in range(num_experts):
+            staging.wait_expert(layer, expert)
+            assert staging.is_there(layer, expert)
+            content = bytes(staging.tensor(layer, expert).numpy())
+            assert content == pattern(layer, expert, GEOMETRY.layers[layer].expert_bytes)
+        assert staging.release(layer) == num_experts
+        if layer == 0:
+            staging.begin(2)
+            assert staging.staged_layers == (2, 1)
+            assert (staging.buffer_of(2), staging.buffer_of(1)) == (0, 1)
+    assert staging.num_loads == 11
+    assert staging.staged_layers == ()
+
+
+def test_buffers_are_apart_from_each_other_and_as_big_as_planned(link, staging):
+    assert staging.total_bytes == layer_staging_bytes(GEOMETRY) == (2 * 3 * 2 + 1) * 4096
+    views = [staging.view(buffer, layer, e) for buffer in (0, 1) for layer in (1,) for e in range(3)]
+    starts = sorted(view.data_ptr() for view in views)
+    assert all(after - before >= 6000 for before, after in pairwise(starts))
+    assert all(start % 4096 == 0 for start in starts)
+    staging.begin(1)
+    assert staging.tensor(1, 2).data_ptr() == staging.view(0, 1, 2).data_ptr()
+
+
+def test_a_third_layer_has_to_wait_for_a_release(staging):
+    staging.begin(0)
+    with pytest.raises(ValueError, match="staged already"):
+        staging.begin(0)
+    staging.begin(1)
+    with pytest.raises(OffloadError, match="in use"):
+        staging.begin(2)
+    with pytest.raises(KeyError, match="layer 2 is not staged"):
+        staging.tensor(2, 0)
+
+
+def test_a_caller_may_ask_for_some_and_for_more_later(link, staging):
+    staging.begin(0, [3, 1])
+    staging.load(0, [1, 2])
+    assert [copy.expert for copy in link.copies] == [3, 1, 2]
+    with pytest.raises(KeyError):
+        staging.wait_expert(0, 0)
+    assert not staging.is_there(0, 0)
+    staging.wait_expert(0, 2)
+    assert staging.release(0) == 1, "the others were still queued, and are not loaded any more"
+    assert link.copies == []
+
+
+def test_what_nobody_routed_to_is_taken_back(link, staging):
+    staging.begin(0)
+    link.start(link.copies[1])
+    staging.keep_only(0, {2, 3})
+    assert [copy.expert for copy in link.copies] == [1, 2, 3], "1 had started"
+    staging.load(0, [0])
+    staging.wait_expert(0, 0)
+
+
+def test_a_buffer_given_up_with_a_copy_on_the_link_is_not_reused_before_it_ends(link, staging, pattern):
+    staging.begin(0)
+    staging.begin(1)
+    on_the_link = link.copies[0]
+    link.start(on_the_link)
+    link.failing = {(0, 0)}
+    staging.release_all()
+    assert link.copies == [on_the_link]
+    staging.begin(2)
+    assert on_the_link.is_done
+    for expert in range(4):
+        staging.wait_expert(2, expert)
+        assert bytes(staging.tensor(2, expert).numpy()) == pattern(2, expert)
+
+
+def test_a_failure_is_raised_where_it_is_waited_for_and_leaves_a_usable_buffer(link, staging):
+    link.failing = {(0, 1)}
+    staging.begin(0)
+    staging.wait_expert(0, 0)
+    with pytest.raises(ExpertReadError):
+        staging.wait_expert(0, 1)
+    assert not staging.is_there(0, 1)
+    assert staging.release(0) == 1
+    link.failing = set()
+    staging.begin(0)
+    staging.wait_expert(0, 1)
+
+
+def test_a_wait_can_be_given_up(new_link, new_source):
+    source = new_source(is_open=False)
+    staging = LayerStaging(GEOMETRY, new_link(source))
+    staging.begin(0)
+    with pytest.raises(WaitCancelled):
+        staging.wait_expert(0, 0, lambda: True)
+    staging.release_all()
+    source.open()
+    staging.begin(2)
+    assert staging.wait_expert(2, 3) >= 0
+    staging.release(2)
