@@ -1,7 +1,7 @@
 """The child's side: `python -P -m engine.server FD PARENT_PID`.
 
 Main thread: the engine (see `worker`). Control thread: commands; cancel, mode and close act at once, also in load and
-prefill. Sender thread: ordered events and the latest snapshot; while loading it repeats the last progress, so that a
+prefill. Sender thread: ordered events and the latest snapshot; it repeats the last progress of unfinished work, so that a
 reader hears something at least once a second. The process ends with its parent: by signal, and by the end of the
 connection.
 """
