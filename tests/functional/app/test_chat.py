@@ -30,10 +30,11 @@ async def test_menu_to_chat(stage: Stage) -> None:
 
 async def test_a_domain_can_be_chosen_by_number_and_by_mouse(stage: Stage) -> None:
     await stage.pilot.press("3")
-    await stage.see("moe-chat · Code")
+    await stage.see("moe-chat · Competition")
     await stage.pilot.press("f3")
     await stage.until(lambda: isinstance(stage.app.screen, DomainMenu))
-    await stage.pilot.click("#domains", offset=(10, 4))
+    await stage.see("1 to 7")
+    await stage.pilot.click("#domains", offset=(10, 5))
     await stage.see("moe-chat · Writing")
 
 

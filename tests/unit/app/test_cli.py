@@ -142,7 +142,7 @@ def test_a_second_instance_is_told_and_may_run(tmp_path: Path) -> None:
 def test_domains() -> None:
     names = [domain.name for domain in all_domains()]
     assert names[0] == "general"
-    assert len(names) == len(set(names)) >= 6
+    assert len(names) == len(set(names)) == 7
     assert all(domain.purpose and len(domain.purpose) <= 39 for domain in all_domains())
     assert domain_named("maths").title == "Maths"
     with pytest.raises(ConfigError, match="astrology"):
