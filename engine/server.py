@@ -1,8 +1,8 @@
 """The child's side: `python -P -m engine.server FD PARENT_PID`.
 
 Main thread: the engine (see `worker`). Control thread: commands; cancel, mode and close act at once, also in load and
-prefill. Sender thread: ordered events and the latest snapshot; it repeats the last progress of unfinished work, so that a
-reader hears something at least once a second. The process ends with its parent: by signal, and by the end of the
+prefill. Sender thread: ordered events and the latest snapshot; it repeats the last progress of unfinished work, so that
+a reader hears something at least once a second. The process ends with its parent: by signal, and by the end of the
 connection.
 """
 
@@ -18,7 +18,7 @@ import threading
 from collections import deque
 from multiprocessing.connection import Connection
 
-from engine.api import Cancel, Close, Command, SetMode
+from engine.api import Cancel, Close, Command, SetDomain, SetMode
 from engine.events import Event, LoadProgress, PrefillProgress, Snapshot, TaskProgress
 from engine.worker import Worker
 
@@ -184,7 +184,7 @@ class Inbox:
 
 
 def _can_be_cancelled(command: Command) -> bool:
-    return not isinstance(command, SetMode)
+    return not isinstance(command, SetMode | SetDomain)
 
 
 if __name__ == "__main__":
