@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
@@ -20,12 +20,11 @@ from torch import nn
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 
 from engine.formats import ExpertFormat
-from engine.lookahead import Lookahead
+from engine.prefetching import Prefetching
 from engine.router_tap import RouterTap
 from engine.step_state import StepState
 from offload.cache import ExpertCache, Lease
 from offload.geometry import LayerGeometry
-from offload.prefetch import Prefetcher
 from offload.slots import SlotPool
 from offload.staging import StagingRing
 from offload.substitution import Substitution
@@ -55,6 +54,20 @@ class ProbedLayer:
         return torch.zeros_like(hidden)
 
 
+@dataclass(slots=True)
+class Machinery:
+    """What all MoE layers work with."""
+
+    cache: ExpertCache
+    pool: SlotPool
+    staging: StagingRing
+    prefetching: Prefetching
+    substitution: Substitution
+    state: StepState
+    expert_compute_s: float = 0.0
+    """Time one resident expert's compute takes, measured at warm-up."""
+
+
 class MoeLayer:
     """One MoE layer's experts: called by the library in place of the experts module's own forward."""
 
@@ -64,16 +77,14 @@ class MoeLayer:
         geometry: LayerGeometry,
         layout: ExpertFormat,
         tap: RouterTap,
-        shared: ExpertPlant,
-        does_predict: bool,
+        shared: Machinery,
     ) -> None:
         self.number, self.geometry, self.tap = number, geometry, tap
-        self._layout, self._plant, self._state = layout, shared, shared.state
-        self._cache, self._prefetcher, self._lookahead = shared.cache, shared.prefetcher, shared.lookahead
+        self._layout, self._shared, self._state = layout, shared, shared.state
+        self._cache, self._prefetching = shared.cache, shared.prefetching
         self._weights = {slot: layout.bind(shared.pool.tensor(slot)) for slot in shared.pool.slots_of(number)}
         staging = shared.staging
         self._staged = [layout.bind(staging.tensor(slot)) for slot in range(staging.num_slots)]
-        self._does_predict = does_predict
         self.last_experts: list[int] = []
         self.last_substitutes: list[int] = []
 
@@ -103,31 +114,24 @@ class MoeLayer:
         substitutes, mass = self._substitutes(experts, weights) if self._state.is_approx else ({}, 0.0)
         try:
             leases = self._cache.acquire(self.number, experts, self.tap.scores, substitutes, mass)
-            self._prefetch()
+            self._prefetching.look_ahead(self.number, experts, leases)
+            waited_s = self._state.link_wait_s
             if all(lease.copy is None for lease in leases):
                 out = self._layout.step(hidden, [self._weights[lease.slot] for lease in leases], weights)
             else:
                 out = self._as_they_land(hidden, leases, weights)
+            self._prefetching.layer_ended(self.number, self._state.link_wait_s - waited_s)
         finally:
             self._cache.release(self.number)
         self.last_experts, self.last_substitutes = experts, list(substitutes.values())
         recorder = self._state.recorder
         if recorder is not None:
-            recorder.record(self.number, experts, self.tap.scores(), self._plant.predictions.get(self.number))
+            recorder.record(self.number, experts, self.tap.scores(), self._prefetching.predictions.get(self.number))
         return out
 
     def _without_sentinels(self, experts: list[int], weights: torch.Tensor) -> tuple[list[int], torch.Tensor]:
         kept = [i for i, expert in enumerate(experts) if expert < self.geometry.num_experts]
         return [experts[i] for i in kept], weights[:, kept]
-
-    def _prefetch(self) -> None:
-        if not self._does_predict:
-            return
-        following = self.number + 1
-        predicted = self._plant.predictions[following] = self._lookahead.predict(self.number)
-        wanted = self._prefetcher.plan(predicted, lambda expert: self._cache.is_absent(following, expert))
-        if wanted:
-            self._cache.prefetch(following, wanted)
 
     def _as_they_land(self, hidden: torch.Tensor, leases: list[Lease], weights: torch.Tensor) -> torch.Tensor:
         """Resident experts first, arriving ones in order of need; summed in top-k order all the same."""
@@ -144,7 +148,7 @@ class MoeLayer:
         scores = self.tap.selection_scores()
         if scores is None or all(self._cache.is_resident(self.number, expert) for expert in experts):
             return {}, 0.0
-        chosen = self._plant.substitution.choose(experts, scores, self._can_substitute, self._is_resident)
+        chosen = self._shared.substitution.choose(experts, scores, self._can_substitute, self._is_resident)
         share = weights.reshape(-1).tolist()
         whole = sum(share) or 1.0
         self._state.substituted += len(chosen)
@@ -159,7 +163,7 @@ class MoeLayer:
         if copy is None:
             return self._cache.is_absent(self.number, expert)
         eta_s = copy.eta_s()
-        return eta_s is not None and eta_s > self._plant.expert_compute_s * self.geometry.top_k
+        return eta_s is not None and eta_s > self._shared.expert_compute_s * self.geometry.top_k
 
     # -- prefill ------------------------------------------------------------------------------------------------------
 
@@ -204,7 +208,7 @@ class MoeLayer:
         self, experts: list[int], hidden: torch.Tensor, rows_of: dict[int, torch.Tensor], out: torch.Tensor, top_k: int
     ) -> None:
         """Absent experts one after the other, as many copies ahead as there are staging slots."""
-        staging = self._plant.staging
+        staging = self._shared.staging
         started: deque[tuple[int, Lease, bool]] = deque()
         waiting = deque(experts)
         try:
@@ -227,21 +231,4 @@ class MoeLayer:
         lease = self._cache.claim_free(self.number, expert)
         if lease is not None:
             return expert, lease, False
-        return expert, self._plant.staging.load(self.number, expert, self.geometry.expert_bytes), True
-
-
-@dataclass(slots=True)
-class ExpertPlant:
-    """The machinery all MoE layers share."""
-
-    cache: ExpertCache
-    pool: SlotPool
-    staging: StagingRing
-    prefetcher: Prefetcher
-    substitution: Substitution
-    lookahead: Lookahead
-    state: StepState
-    expert_compute_s: float = 0.0
-    """Time one resident expert's compute takes, measured at warm-up."""
-    predictions: dict[int, list[int]] = field(default_factory=dict)
-    """Per layer, the experts last predicted for it."""
+        return expert, self._shared.staging.load(self.number, expert, self.geometry.expert_bytes), True

@@ -129,16 +129,16 @@ class Lookahead:
                 continue
             self._predictors[layer], self.rankings[layer] = predictor, ranking
 
-    def can_predict(self, layer: int) -> bool:
-        """Whether `predict(layer)` can say something about layer + 1."""
-        following = layer + 1
-        return (
-            following < len(self._feeds) and self._feeds[layer] is not None and self._predictors[following] is not None
-        )
+    def can_predict(self, layer: int, ahead: int) -> bool:
+        """Whether `predict(layer, ahead)` can say something."""
+        return self._feeds[layer] is not None and self._predictors[ahead] is not None
 
-    def predict(self, layer: int) -> list[int]:
-        """The experts layer + 1 would choose for this token, most certain first. Call during layer's step only."""
-        predictor, hidden = self._predictors[layer + 1], self._inputs[layer]
+    def predict(self, layer: int, ahead: int) -> list[int]:
+        """The experts layer `ahead` would choose for this token as it is at `layer`, most certain first.
+
+        Call during the layer's step only; empty where nothing can be said.
+        """
+        predictor, hidden = self._predictors[ahead], self._inputs[layer]
         return predictor(hidden) if predictor is not None and hidden is not None else []
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -11,23 +11,17 @@ from engine import machine
 from engine.config import APPROX, EngineConfig, SamplingConfig
 from engine.decode import Decoder
 from engine.events import LoadProgress
-from engine.expert_forward import ExpertPlant, MoeLayer, ProbedLayer
+from engine.expert_forward import ProbedLayer
+from engine.expert_plant import ExpertPlant
 from engine.kv_cache import KvCache
 from engine.lookahead import FeedProbe, Lookahead, find_router
 from engine.model_loading import ModelPlan, load_model
-from engine.planning import STAGING_SLOTS, budget_for
+from engine.planning import budget_for
 from engine.router_tap import RouterTap
 from engine.sampling import Sampler
 from engine.step_state import StepState
 from engine.threads import choose_threads
 from offload.budget import BudgetPlan
-from offload.cache import ExpertCache
-from offload.eviction import make_eviction
-from offload.link import Link
-from offload.prefetch import make_prefetcher
-from offload.slots import SlotPool
-from offload.staging import StagingRing
-from offload.substitution import make_substitution
 
 
 class OffloadedModel:
@@ -55,12 +49,12 @@ class OffloadedModel:
             is_cancelled,
         )
         self.state = StepState(is_cancelled=is_cancelled, after_layer=after_layer)
-        self.link = Link(self.loaded.store, config.link_threads, config.link_bytes_per_s)
+        self._plant: ExpertPlant | None = None
         try:
-            on_progress(LoadProgress("expert slots", 0, self.budget.slot_bytes))
-            self._allocate()
             on_progress(LoadProgress("warm-up", 0, 0, ""))
-            self._connect()
+            self._prepare()
+            on_progress(LoadProgress("expert slots", 0, self.budget.slot_bytes))
+            self.rebuild(config, self.budget.slots_per_layer)
         except BaseException:
             self.close()
             raise
@@ -68,71 +62,48 @@ class OffloadedModel:
     def _plan(self, plan: ModelPlan) -> None:
         self.budget = budget_for(self.config, plan)
 
-    def _allocate(self) -> None:
-        """Device memory, all of it: slots and staging here, the KV cache at the warm-up that follows."""
-        config, geometry = self.config, self.loaded.plan.geometry
-        expert_bytes = [layer.expert_bytes for layer in geometry.layers]
-        self.pool = SlotPool(self.budget.slots_per_layer, expert_bytes)
-        self.staging = StagingRing(STAGING_SLOTS, max(expert_bytes), self.link)
-        self.cache = ExpertCache(geometry, self.pool, self.link, make_eviction(config.eviction, geometry))
-        kv = KvCache(
-            self.loaded.model, self.budget.context_tok, config.prefill_chunk_tok, self.loaded.plan.kv.uses_library_cache
-        )
-        self.decoder = Decoder(self.loaded.model, kv, self.state, self.budget.context_tok, config.prefill_chunk_tok)
+    def _prepare(self) -> None:
+        """What outlives a change of policies: the KV cache, touched by a warm-up, and what the routers are fed with.
 
-    def _connect(self) -> None:
-        """Puts our MoE layers in place of the experts modules' own forward."""
-        config, loaded = self.config, self.loaded
+        Short forwards with experts that return zeros also find the number of threads.
+        """
+        loaded, config = self.loaded, self.config
+        uses_library_cache = loaded.plan.kv.uses_library_cache
+        kv = KvCache(loaded.model, self.budget.context_tok, config.prefill_chunk_tok, uses_library_cache)
+        self.decoder = Decoder(loaded.model, kv, self.state, self.budget.context_tok, config.prefill_chunk_tok)
         routers = [find_router(loaded.model, withheld.name) for withheld in loaded.modules]
-        lookahead = self._look_ahead(routers)
-        plant = ExpertPlant(
-            cache=self.cache,
-            pool=self.pool,
-            staging=self.staging,
-            prefetcher=make_prefetcher(config.prefetch, config.prefetch_depth),
-            substitution=make_substitution("boundary", config.alpha),
-            lookahead=lookahead,
-            state=self.state,
-        )
-        self.plant, self.layers = plant, list[MoeLayer]()
-        for number, geometry in enumerate(loaded.plan.geometry.layers):
-            tap = RouterTap(routers[number], lookahead.rankings[number], geometry, self.state)
-            layer = MoeLayer(number, geometry, loaded.formats[number], tap, plant, self._does_predict(number, plant))
-            loaded.modules[number].module.offload_layer = layer  # type: ignore[assignment]
-            self.layers.append(layer)
-        self.num_predicted_layers = sum(lookahead.can_predict(number) for number in range(len(self.layers)))
-        hidden_dim = int(loaded.model.config.get_text_config().hidden_size)
-        plant.expert_compute_s = self.layers[0].measure_expert_compute_s(hidden_dim)
-
-    def _does_predict(self, number: int, plant: ExpertPlant) -> bool:
-        """Whether layer `number` looks ahead: not where every expert of the next one is resident for good."""
-        if not plant.prefetcher.needs_prediction or not plant.lookahead.can_predict(number):
-            return False
-        following = number + 1
-        can_be_absent = self.budget.slots_per_layer[following] < self.loaded.plan.geometry.layers[following].num_experts
-        return can_be_absent or self._always_predict
-
-    def _look_ahead(self, routers: list[torch.nn.Module | None]) -> Lookahead:
-        """Short forwards with experts that return zeros: find the routers' feeds and the number of threads, and touch
-        the
-        KV cache's memory."""
-        for withheld in self.loaded.modules:
+        for withheld in loaded.modules:
             withheld.module.offload_layer = ProbedLayer()  # type: ignore[assignment]
         with torch.inference_mode():
-            with FeedProbe(self.loaded.model, routers) as probe:
+            with FeedProbe(loaded.model, routers) as probe:
                 self._warm_up(4)
-            lookahead = Lookahead(probe.feeds())
+            self._lookahead = Lookahead(probe.feeds())
             self._warm_up(1)
-            lookahead.prepare()
-            self.threads = choose_threads(self.config.compute_threads, lambda: self._warm_up(1))
-        return lookahead
+            self._lookahead.prepare()
+            self.threads = choose_threads(config.compute_threads, lambda: self._warm_up(1))
+        layers = loaded.plan.geometry.layers
+        self._taps = [
+            RouterTap(router, ranking, layer, self.state)
+            for router, ranking, layer in zip(routers, self._lookahead.rankings, layers, strict=True)
+        ]
+        self.num_predicted_layers = sum(self._lookahead.can_predict(i, i + 1) for i in range(len(layers) - 1))
 
     def _warm_up(self, num_tok: int) -> None:
-        kv = self.decoder.cache
-        self.loaded.model(
-            input_ids=torch.zeros(1, num_tok, dtype=torch.long), cache=kv.cache, use_cache=True, logits_to_keep=1
-        )
+        kv, ids = self.decoder.cache, torch.zeros(1, num_tok, dtype=torch.long)
+        self.loaded.model(input_ids=ids, cache=kv.cache, use_cache=True, logits_to_keep=1)
         kv.reset()
+
+    def rebuild(self, config: EngineConfig, slots_per_layer: Sequence[int]) -> None:
+        """Other policies, another link or other slots over the same loaded model; the expert cache begins empty."""
+        if self._plant is not None:
+            self._plant.close()
+            self._plant = None
+        self.config = config
+        plant = self._plant = ExpertPlant(config, self.loaded, slots_per_layer)
+        plant.connect(self._lookahead, self._taps, self.state, self._always_predict)
+        self.link, self.pool, self.cache, self.layers = plant.link, plant.pool, plant.cache, plant.layers
+        self.prefetching = plant.prefetching
+        self.decoder.cache.reset()
 
     def set_mode(self, mode: str) -> None:
         """EXACT or APPROX from the next step on."""
@@ -147,5 +118,6 @@ class OffloadedModel:
 
     def close(self) -> None:
         """Stops the link and closes the checkpoint's files. Safe to call twice."""
-        self.link.close()
+        if self._plant is not None:
+            self._plant.close()
         self.loaded.store.close()

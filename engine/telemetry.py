@@ -78,7 +78,7 @@ class Telemetry:
 
     def __init__(self, engine: OffloadedModel) -> None:
         self._cache, self._link, self._layers, self._plan = engine.cache, engine.link, engine.layers, engine.budget
-        self._depth = engine.config.prefetch_depth if engine.config.prefetch != "none" else 0
+        self._prefetching = engine.prefetching
         self._state = engine.state
         self._sequence = 0
         self._turn_start = Counters()
@@ -130,7 +130,7 @@ class Telemetry:
             layer_numbers=tuple(layer.geometry.layer_number for layer in self._layers),
             layer_counters=per_layer,
             turn_counters=self.turn_counters(),
-            prefetch_depth=self._depth,
+            prefetch_depth=self._prefetching.depth,
             context_used_tok=self.context_used_tok,
             context_tok=self._plan.context_tok,
             timing=self._clock.timing() if self._clock else Timing(),

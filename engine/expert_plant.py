@@ -1,0 +1,65 @@
+"""The machinery between host and device under one configuration: link, slots, cache, policies, and the MoE layers.
+
+It can be torn down and built anew over the same loaded model: benches compare policies that way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engine.config import EngineConfig
+from engine.expert_forward import Machinery, MoeLayer
+from engine.lookahead import Lookahead
+from engine.model_loading import LoadedModel
+from engine.planning import STAGING_SLOTS
+from engine.prefetching import Prefetching
+from engine.router_tap import RouterTap
+from engine.step_state import StepState
+from offload.cache import ExpertCache
+from offload.eviction import make_eviction
+from offload.link import Link
+from offload.prefetch import make_prefetcher
+from offload.slots import SlotPool
+from offload.staging import StagingRing
+from offload.substitution import make_substitution
+
+
+class ExpertPlant:
+    """Allocates at construction, works from `connect` on, and ends with `close`."""
+
+    def __init__(self, config: EngineConfig, loaded: LoadedModel, slots_per_layer: Sequence[int]) -> None:
+        """Device memory, all of it, is allocated and touched here. Raises RuntimeError when the system refuses it."""
+        geometry = loaded.plan.geometry
+        expert_bytes = [layer.expert_bytes for layer in geometry.layers]
+        self._config, self._loaded = config, loaded
+        self.layers: list[MoeLayer] = []
+        self.link = Link(loaded.store, config.link_threads, config.link_bytes_per_s)
+        self.pool = SlotPool(slots_per_layer, expert_bytes)
+        self.staging = StagingRing(STAGING_SLOTS, max(expert_bytes), self.link)
+        self.cache = ExpertCache(geometry, self.pool, self.link, make_eviction(config.eviction, geometry))
+
+    def connect(
+        self, lookahead: Lookahead, taps: Sequence[RouterTap], state: StepState, always_predict: bool = False
+    ) -> None:
+        """Puts our MoE layers in place of the experts modules' own forward."""
+        config, loaded, geometry = self._config, self._loaded, self._loaded.plan.geometry
+        prefetcher = make_prefetcher(config.prefetch, config.prefetch_depth)
+        self.prefetching = Prefetching(self.cache, self.link, lookahead, prefetcher, geometry, always_predict)
+        machinery = Machinery(
+            cache=self.cache,
+            pool=self.pool,
+            staging=self.staging,
+            prefetching=self.prefetching,
+            substitution=make_substitution("boundary", config.alpha),
+            state=state,
+        )
+        for number, shape in enumerate(geometry.layers):
+            layer = MoeLayer(number, shape, loaded.formats[number], taps[number], machinery)
+            loaded.modules[number].module.offload_layer = layer  # type: ignore[assignment]
+            self.layers.append(layer)
+        hidden_dim = int(loaded.model.config.get_text_config().hidden_size)
+        machinery.expert_compute_s = self.layers[0].measure_expert_compute_s(hidden_dim)
+
+    def close(self) -> None:
+        """Stops the link. Safe to call twice."""
+        self.link.close()

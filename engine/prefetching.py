@@ -1,0 +1,106 @@
+"""What to fetch ahead: asks the next layers' routers, measures the overlap window, lets the prefetcher plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from time import perf_counter
+
+from engine.lookahead import Lookahead
+from offload.cache import ExpertCache, Lease
+from offload.geometry import Geometry
+from offload.link import Link
+from offload.prefetch import Forecast, LayersAheadPrefetcher, Prefetcher
+from offload.prefetch.overlap_window import OverlapWindow, Window
+
+_LAUNCH_OVERHEAD_S = 50e-6
+"""From submitting a copy to the link's thread starting it; measured with an idle link on two cores."""
+
+
+class Prefetching:
+    """One for all layers; called in their order by the engine's thread, in decode only."""
+
+    def __init__(
+        self,
+        cache: ExpertCache,
+        link: Link,
+        lookahead: Lookahead,
+        prefetcher: Prefetcher,
+        geometry: Geometry,
+        always_predict: bool,
+    ) -> None:
+        """`always_predict`: also where no expert of the layer ahead can be absent, for benches."""
+        self._cache, self._link, self._lookahead, self._prefetcher = cache, link, lookahead, prefetcher
+        self._window = OverlapWindow(geometry, _LAUNCH_OVERHEAD_S)
+        self._expert_bytes = [layer.expert_bytes for layer in geometry.layers]
+        self._num_ahead = prefetcher.num_layers_ahead if isinstance(prefetcher, LayersAheadPrefetcher) else 1
+        slots = cache.slots_per_layer
+        can_be_absent = [slots[i] < layer.num_experts or always_predict for i, layer in enumerate(geometry.layers)]
+        self._targets = [
+            [
+                ahead
+                for ahead in range(layer + 1, min(layer + 1 + self._num_ahead, geometry.num_layers))
+                if prefetcher.needs_prediction and can_be_absent[ahead] and lookahead.can_predict(layer, ahead)
+            ]
+            for layer in range(geometry.num_layers)
+        ]
+        self.predictions: dict[int, list[int]] = {}
+        """Per layer, what its predecessor last predicted for it."""
+        self._last_depth = 0
+        self._opened_s = self._ended_s = 0.0
+        self._last_layer = -1
+
+    @property
+    def depth(self) -> int:
+        """Experts fetched ahead of a layer: the fixed number, or what an adaptive prefetcher last decided."""
+        return self._last_depth if self._prefetcher.needs_window else int(getattr(self._prefetcher, "depth", 0))
+
+    def look_ahead(self, layer: int, experts: Sequence[int], leases: Sequence[Lease]) -> None:
+        """The layer's routing is known and its misses are queued: predict, plan, submit."""
+        self._prefetcher.observe(layer, experts)
+        targets = self._targets[layer]
+        if self._prefetcher.needs_window:
+            self._open(layer)
+        if not targets:
+            return
+        forecasts = [Forecast(ahead, self._predict(layer, ahead), self._absent_in(ahead)) for ahead in targets]
+        window = self._window_at(layer, leases) if self._prefetcher.needs_window else None
+        if self._num_ahead > 1 and isinstance(self._prefetcher, LayersAheadPrefetcher):
+            wanted = self._prefetcher.plan_ahead(forecasts, window)
+        else:
+            first = forecasts[0]
+            planned = self._prefetcher.plan(first.predicted, first.is_absent, window, first.layer)
+            wanted = [(first.layer, expert) for expert in planned]
+        self._last_depth = len(wanted)
+        for ahead in targets:
+            chosen = [expert for where, expert in wanted if where == ahead]
+            if chosen:
+                self._cache.prefetch(ahead, chosen)
+
+    def layer_ended(self, layer: int, waited_s: float) -> None:
+        """The layer's experts are computed; `waited_s` of the time since `look_ahead` was spent on the link."""
+        if not self._prefetcher.needs_window:
+            return
+        now = perf_counter()
+        self._window.observe_compute(layer, now - self._opened_s - waited_s)
+        self._ended_s, self._last_layer = now, layer
+
+    def _predict(self, layer: int, ahead: int) -> list[int]:
+        predicted = self._lookahead.predict(layer, ahead)
+        if ahead == layer + 1:
+            self.predictions[ahead] = predicted
+        return predicted
+
+    def _absent_in(self, layer: int) -> Callable[[int], bool]:
+        return lambda expert: self._cache.is_absent(layer, expert)
+
+    def _open(self, layer: int) -> None:
+        now = perf_counter()
+        if layer == self._last_layer + 1:
+            self._window.observe_attention(layer, now - self._ended_s)
+        if layer == 0:
+            self._window.observe_bandwidth(self._link.bytes_per_s)
+        self._opened_s = now
+
+    def _window_at(self, layer: int, leases: Sequence[Lease]) -> Window | None:
+        demand = sum(lease.copy is not None for lease in leases) * self._expert_bytes[layer]
+        return self._window.window(layer, demand_bytes=demand, num_layers_ahead=self._num_ahead)
