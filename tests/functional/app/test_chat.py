@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from app.chat_records import COMPLETE, PARTIAL, STOPPED
 from app.chat_store import ChatStore
+from app.domains import all_domains
 from app.screens.chat import ChatScreen
 from app.screens.domain_menu import DomainMenu
 from app.screens.help import HelpScreen
@@ -26,6 +29,16 @@ async def test_menu_to_chat(stage: Stage) -> None:
     await stage.see("moe-chat · Maths · SmolLM2")
     await stage.see("it is often wrong")
     assert isinstance(stage.engine.sent[0], Load)
+
+
+@pytest.mark.parametrize("size", [(80, 24)])
+async def test_the_whole_menu_fits_into_a_small_terminal(stage: Stage) -> None:
+    await stage.see("is ready")
+    shown = stage.shown()
+    assert "moe-chat" in shown
+    for domain in all_domains():
+        assert f"  {domain.title} " in shown
+        assert f" {domain.purpose} " in shown
 
 
 async def test_a_domain_can_be_chosen_by_number_and_by_mouse(stage: Stage) -> None:
