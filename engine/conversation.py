@@ -22,7 +22,14 @@ def encode(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
     except Exception as error:  # templates are programs of the model's authors and raise what they like
         if turns and turns[0]["role"] == "system":
             return _without_system_role(tokenizer, turns, error)
-        raise UnsupportedModelError(f"The model's chat template refused the conversation: {error}") from error
+        raise _refused(error) from error
+
+
+def _refused(error: Exception) -> UnsupportedModelError:
+    return UnsupportedModelError(
+        f"The model's chat template refused the conversation: {error}",
+        "Start a new chat; if that is refused too, the model's chat template is damaged or of another kind.",
+    )
 
 
 def _templated(tokenizer: Any, turns: list[dict[str, str]]) -> list[int]:
@@ -34,12 +41,12 @@ def _without_system_role(tokenizer: Any, turns: list[dict[str, str]], error: Exc
     """Some templates know no system role: its text goes before the first message of the user."""
     system, rest = turns[0]["content"], [dict(turn) for turn in turns[1:]]
     if not rest:
-        raise UnsupportedModelError(f"The model's chat template refused the conversation: {error}") from error
+        raise _refused(error) from error
     rest[0]["content"] = f"{system}\n\n{rest[0]['content']}"
     try:
         return _templated(tokenizer, rest)
     except Exception as second:  # as above
-        raise UnsupportedModelError(f"The model's chat template refused the conversation: {second}") from second
+        raise _refused(second) from second
 
 
 def _plain(messages: Sequence[Message]) -> str:
@@ -94,10 +101,11 @@ class TextStream:
         if not self._stop:
             return piece
         self._held += piece
-        found = [at for at in (self._held.find(text) for text in self._stop) if at >= 0]
+        found = [(at + len(text), at) for text in self._stop if (at := self._held.find(text)) >= 0]
         if found:
             self.is_stopped = True
-            text, self._held = self._held[: min(found)], ""
+            _, start = min(found)  # the one complete first, so that it does not matter how tokens cut the text
+            text, self._held = self._held[:start], ""
             return text
         keep = self._possible_stop()
         text, self._held = self._held[: len(self._held) - keep], self._held[len(self._held) - keep :]
