@@ -472,3 +472,33 @@ def test_integrity_notices(new_bench, damage, message):
     damage(bench.cache._layers[0])
     with pytest.raises(AssertionError, match=message):
         bench.cache.check_integrity()
+
+
+def test_another_domain_is_warmed_in_place_of_the_last_one(new_bench, pattern):
+    bench = new_bench(num_experts=8, slots=3)
+    bench.fill(0, [0, 1, 2])
+    bench.step(0, [0, 1])
+    before = bench.cache.counters(0)
+    copies = bench.cache.warm(0, [5, 1, 6])
+    assert [copy.expert for copy in copies] == [5, 6]
+    for copy in copies:
+        copy.wait()
+    bench.cache.release(0)
+    bench.cache.check_integrity()
+    for expert in (5, 1, 6):
+        assert bench.content(bench.cache.slot_of(0, expert)) == pattern(0, expert)
+    changed = bench.cache.counters(0) - before
+    assert (changed.prefill_loads, changed.evictions, changed.routed) == (2, 2, 0)
+
+
+def test_warming_takes_what_room_there_is(new_bench):
+    bench = new_bench(num_experts=8, slots=3)
+    bench.fill(0, [0, 1])
+    bench.cache.prefetch(0, [4])
+    copies = bench.cache.warm(0, [5, 6, 4, 7])
+    assert [copy.expert for copy in copies] == [5, 6], "4 is on its way, and 7 finds no slot"
+    bench.link.finish_all()
+    bench.cache.release(0)
+    assert {e for e in range(8) if bench.cache.is_resident(0, e)} == {4, 5, 6}
+    assert bench.cache.warm(0, [4, 5, 6]) == []
+    bench.cache.check_integrity()
