@@ -20,6 +20,7 @@ from app.crash_log import log_crash
 from app.domains import Domain
 from app.engine_bridge import EngineBridge
 from app.recorder import Recorder
+from app.sanitise import visible
 from app.screens.domain_menu import DomainMenu
 from app.themes import DARK, LIGHT, load_themes
 from engine.config import SamplingConfig
@@ -119,6 +120,8 @@ class ChatApp(App[None]):
         if not self.is_running:
             return
         happened = self._bridge.poll()
+        for text, is_error in self._bridge.profiles.take_news():
+            self.notify(visible(text), severity="error" if is_error else "information", timeout=8, markup=False)
         snapshot, now = self._bridge.snapshot, time.monotonic()
         is_quiet = snapshot is None or snapshot.phase in _QUIET_PHASES or not self.app_focus
         is_due = now - self._snapshot_at >= (_IDLE_SNAPSHOT_S if is_quiet and not happened else _SNAPSHOT_S)
@@ -144,6 +147,7 @@ class ChatApp(App[None]):
             self.push_screen(self._chat)
         else:
             await self._chat.begin_chat(domain)
+        self._bridge.profiles.choose(domain.name)
 
     def action_choose_domain(self) -> None:
         """The menu of domains, over the chat."""
@@ -157,6 +161,13 @@ class ChatApp(App[None]):
         if not isinstance(self.screen, HelpScreen):
             self.push_screen(HelpScreen())
 
+    def action_show_configuration(self) -> None:
+        """What the engine runs with."""
+        from app.screens.configuration import ConfigurationScreen
+
+        if not isinstance(self.screen, ConfigurationScreen):
+            self.push_screen(ConfigurationScreen(self._bridge))
+
     def action_toggle_theme(self) -> None:
         """Dark or light."""
         self.theme = LIGHT if self.theme == DARK else DARK
@@ -165,6 +176,7 @@ class ChatApp(App[None]):
         """The palette: every action of the chat, then those of the app."""
         if self._chat is not None and screen is self._chat:
             yield from self._chat_commands(self._chat)
+        yield SystemCommand("Show configuration", "What the engine runs with", self.action_show_configuration)
         yield SystemCommand("Light or dark", "The other theme", self.action_toggle_theme)
         yield SystemCommand("Help", "Keys and words (f1)", self.action_help)
         yield SystemCommand("Quit", "Leave; the chat is kept (ctrl+q)", self.action_quit)
@@ -173,7 +185,7 @@ class ChatApp(App[None]):
         yield SystemCommand("Stop", "Stop the answer, keep what there is (esc)", chat.action_stop)
         yield SystemCommand("Exact or approximate", "The other mode, from the next token (f5)", chat.action_toggle_mode)
         yield SystemCommand("New chat", "An empty chat in the same domain (ctrl+n)", chat.action_new_chat)
-        yield SystemCommand("Domain", "Choose a domain and begin a chat in it (f3)", self.action_choose_domain)
+        yield SystemCommand("Domain", "Begin a chat in a domain; its profile (f3)", self.action_choose_domain)
         yield SystemCommand("Panels", "Full, one line, off (f4)", chat.action_cycle_panels)
         yield SystemCommand("Copy", "Copy what is selected (ctrl+c)", chat.action_copy_text)
         yield SystemCommand("Follow the answer", "To the end of the transcript (end)", chat.action_to_bottom)

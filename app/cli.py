@@ -42,7 +42,8 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     _add_ask(commands)
     _add_tasks(commands)
-    commands.add_parser("paths", help="print where chats, logs and models are kept")
+    _add_profile(commands)
+    commands.add_parser("paths", help="print where chats, profiles, logs and models are kept")
     return parser
 
 
@@ -52,14 +53,17 @@ def _add_ask(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         help="answer one question without a screen",
         description="Answer one question on standard output. Text piped in is added to the question as context.",
         epilog="--json prints one object a line, told apart by `event`:"
-        f" loading, ready, prefill, text, mode, end, error. {_EXIT_CODES}",
+        f" loading, ready, domain, prefill, text, mode, end, error. {_EXIT_CODES}",
     )
     ask.add_argument("question", nargs="*", help="the question; without one, standard input is the question")
     ask.add_argument("--json", action="store_true", help="print events as JSON lines instead of text")
     ask.add_argument("--stats", action="store_true", help="print what the answer cost, after it")
     ask.add_argument("--system", metavar="TEXT", help="the system prompt, in place of the domain's")
     ask.add_argument(
-        "--domain", metavar="NAME", default="general", help="the domain whose system prompt is used (default: general)"
+        "--domain",
+        metavar="NAME",
+        default="general",
+        help="whose system prompt is used, and whose profile warms the expert cache (default: general)",
     )
     options.add_engine_options(ask)
     options.add_sampling_options(ask)
@@ -74,9 +78,39 @@ def _add_tasks(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     benches = bench.add_subparsers(dest="bench", metavar="WHAT", required=True)
     overhead = benches.add_parser("overhead", help="time a decode step against plain transformers", epilog=_EXIT_CODES)
     overhead.add_argument("--rounds", type=int, default=30, metavar="N", help="interleaved rounds (default: 30)")
-    for task in (verify, overhead):
-        task.add_argument("--json", action="store_true", help="print the report as JSON")
-        options.add_engine_options(task)
+    plan = commands.add_parser("plan", help="split the byte budget for a model, without loading it", epilog=_EXIT_CODES)
+    for task in (verify, overhead, plan):
+        _add_task_options(task)
+
+
+def _add_task_options(task: argparse.ArgumentParser) -> None:
+    task.add_argument("--json", action="store_true", help="print the report as JSON")
+    options.add_engine_options(task)
+
+
+def _add_profile(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    profile = commands.add_parser(
+        "profile",
+        help="build, list, show and delete domain profiles",
+        description="A profile says which experts the prompts of a domain use. It belongs to one model.",
+        epilog=_EXIT_CODES,
+    )
+    kinds = profile.add_subparsers(dest="profile", metavar="WHAT", required=True)
+    build = kinds.add_parser(
+        "build", help="answer a domain's prompts, and keep which experts they used", epilog=_EXIT_CODES
+    )
+    build.add_argument("--domain", metavar="DOMAIN", help="the domain whose own prompts are used (default: general)")
+    build.add_argument("--prompts", metavar="FILE", help="your prompts: JSON objects, one a line, or a .txt")
+    build.add_argument("--name", metavar="NAME", help="the domain that a profile of your prompts is for")
+    build.add_argument("--max-prompts", type=int, metavar="N", help="use the first N prompts (default: all)")
+    build.add_argument("--tokens", type=int, metavar="N", help="tokens written per prompt, at most (default: 48)")
+    shown = kinds.add_parser("show", help="show a profile: the hit-rate curve of every layer", epilog=_EXIT_CODES)
+    deleted = kinds.add_parser("delete", help="delete a profile", epilog=_EXIT_CODES)
+    listed = kinds.add_parser("list", help="list the model's profiles and the hit rates to expect", epilog=_EXIT_CODES)
+    for kind in (shown, deleted):
+        kind.add_argument("domain", metavar="DOMAIN", help="the profile's domain")
+    for kind in (build, listed, shown, deleted):
+        _add_task_options(kind)
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -90,7 +124,7 @@ def _run(arguments: argparse.Namespace) -> int:
         from app import headless
 
         return headless.ask(arguments)
-    if arguments.command in ("verify", "bench"):
+    if arguments.command in ("verify", "bench", "plan", "profile"):
         from app import headless_tasks
 
         return headless_tasks.run(arguments)
@@ -120,11 +154,12 @@ def _report(error: Exception) -> int:
     from app.crash_log import describe, log_crash
     from engine.errors import ConfigError, MoeChatError
 
+    # The engine's errors arrive as words: its complaint about settings is told apart by its title.
     if not isinstance(error, MoeChatError):
         print(log_crash(error), file=sys.stderr)
         return EXIT_FAILED
     print(describe(error.title, error.message, error.hint), file=sys.stderr)
-    return EXIT_USAGE if isinstance(error, ConfigError) else EXIT_FAILED
+    return EXIT_USAGE if error.title == ConfigError.title else EXIT_FAILED
 
 
 if __name__ == "__main__":

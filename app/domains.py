@@ -1,4 +1,4 @@
-"""The built-in domains: what a chat is about. A domain sets the system prompt; it is kept with the chat."""
+"""What a chat is about. A built-in domain has a system prompt, kept with the chat, and prompts for its profile."""
 
 from __future__ import annotations
 
@@ -42,3 +42,20 @@ def domain_named(name: str) -> Domain:
     raise ConfigError(
         f"Unknown domain {name!r}.", f"Choose one of {', '.join(domain.name for domain in all_domains())}."
     )
+
+
+def own_domain(name: str) -> Domain:
+    """A domain that is there because the user built a profile of that name. It has no system prompt."""
+    return Domain(name, name, "A profile of your own", "", order=100)
+
+
+def title_of(name: str) -> str:
+    """A domain's title; a name of the user's own stays as it is."""
+    return next((domain.title for domain in all_domains() if domain.name == name), name)
+
+
+@cache
+def num_prompts(name: str) -> int:
+    """How many prompts are shipped to build the domain's profile from."""
+    shipped = files("assets.prompts").joinpath(f"{name}.jsonl")
+    return sum(bool(line.strip()) for line in shipped.read_bytes().splitlines()) if shipped.is_file() else 0

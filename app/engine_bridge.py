@@ -11,6 +11,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import Protocol
 
+from app.profile_book import ProfileBook
 from engine.api import Command, Load, SetMode
 from engine.config import APPROX, EXACT, EngineConfig
 from engine.events import EngineReady, Event, Failed, LoadProgress, ModeChanged, Snapshot
@@ -73,6 +74,7 @@ class EngineBridge:
         self._make_link = make_link
         self._link: EngineLink | None = None
         self._last_request_id = 0
+        self.profiles = ProfileBook(self.send, self.next_request_id)
 
     @property
     def snapshot(self) -> Snapshot | None:
@@ -92,6 +94,7 @@ class EngineBridge:
     def start(self) -> None:
         """Spawn the process and have it load the model."""
         self.state, self.progress, self.ready, self.failure = EngineState.STARTING, None, None, None
+        self.profiles.forget()
         self._link = self._make_link()
         self._link.start()
         self.send(Load(self.config))
@@ -134,6 +137,7 @@ class EngineBridge:
             self._link = None
 
     def _note(self, event: Event) -> None:
+        self.profiles.note(event)
         if isinstance(event, LoadProgress):
             self.state, self.progress = EngineState.LOADING, event
         elif isinstance(event, EngineReady):
@@ -146,5 +150,6 @@ class EngineBridge:
             self.failure = event
             if event.is_fatal:
                 self.state = EngineState.DEAD
+                self.profiles.forget()
             elif not self.is_ready:
                 self.state = EngineState.LOAD_FAILED

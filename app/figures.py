@@ -49,6 +49,13 @@ def milliseconds(duration_ms: float | None) -> str:
     return f"{duration_ms / 1000:.1f} s"
 
 
+def roughly(duration_s: float) -> str:
+    """An estimate: `20 s`, `3 min`, `2 h`."""
+    if duration_s < 90:
+        return f"{max(5, 5 * round(duration_s / 5))} s"
+    return f"{duration_s / 60:.0f} min" if duration_s < 5400 else f"{duration_s / 3600:.0f} h"
+
+
 def tok_per_s(tpot_ms: float | None) -> str:
     """The speed that goes with a time per output token."""
     return f"{1000 / tpot_ms:.1f} tok/s" if tpot_ms else DASH

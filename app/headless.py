@@ -3,6 +3,7 @@
 With --json, one object a line. Each has `event`; the other keys are, by event:
     loading   stage, done, total, unit
     ready     model, moe_layers, experts, top_k, context_tok, effective, notices, load_s
+    domain    domain, num_warmed, expected_hit_rate (num_warmed is null without a profile)
     prefill   done_tok, total_tok, reused_tok, note
     text      text, num_tok (tokens of the answer so far)
     mode      mode, at_tok
@@ -20,9 +21,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from types import FrameType
 
-from app import answer_record, options
+from app import answer_record, options, profile_words
 from app.domains import domain_named
 from app.engine_bridge import EngineLink
 from app.engine_launch import make_link
@@ -30,9 +32,9 @@ from app.headless_screen import HeadlessScreen
 from app.instance import InstanceLock
 from app.paths import AppPaths
 from engine.api import Cancel, Load, Message, Submit
-from engine.config import EngineConfig, SamplingConfig
+from engine.config import EngineConfig
 from engine.errors import ConfigError, MoeChatError
-from engine.events import CANCELLED, ERROR, EngineReady, Event, Failed, TurnEnded
+from engine.events import CANCELLED, ERROR, EngineReady, Event, Failed, Profiles, TurnEnded
 
 EXIT_OK, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 130
 
@@ -77,6 +79,18 @@ class EngineFailure(MoeChatError):
 
 
 @contextmanager
+def started_engine(paths: AppPaths, screen: HeadlessScreen) -> Iterator[EngineLink]:
+    """An engine's process, with no model yet, closed at the end whatever happens."""
+    link = make_link(paths)
+    link.start()
+    try:
+        yield link
+    finally:
+        screen.clear_progress()
+        link.close()
+
+
+@contextmanager
 def running_engine(
     config: EngineConfig, screen: HeadlessScreen, interrupt: Interrupt
 ) -> Iterator[tuple[EngineLink, EngineReady]]:
@@ -85,21 +99,18 @@ def running_engine(
     lock = InstanceLock(paths.instance_lock)
     if note := lock.acquire():
         screen.note(note)
-    link = make_link(paths)
-    link.start()
     try:
-        link.send(Load(config))
-        for event in events_of(link, interrupt):
-            screen.event(event)
-            if isinstance(event, EngineReady):
-                yield link, event
-                return
-            if isinstance(event, Failed):
-                raise EngineFailure(event)
-        raise KeyboardInterrupt
+        with started_engine(paths, screen) as link:
+            link.send(Load(config))
+            for event in events_of(link, interrupt):
+                screen.event(event)
+                if isinstance(event, EngineReady):
+                    yield link, event
+                    return
+                if isinstance(event, Failed):
+                    raise EngineFailure(event)
+            raise KeyboardInterrupt
     finally:
-        screen.clear_progress()
-        link.close()
         lock.release()
 
 
@@ -143,13 +154,14 @@ def _piped_text() -> str:
 
 def ask(arguments: argparse.Namespace) -> int:
     """Run `moe-chat ask`; returns the exit code."""
-    config, sampling = options.engine_config(arguments), options.sampling_config(arguments)
+    config = replace(options.engine_config(arguments), domain=arguments.domain)
+    sampling = options.sampling_config(arguments)
     system = arguments.system if arguments.system is not None else domain_named(arguments.domain).system_prompt.strip()
     messages = (*([Message("system", system)] if system else []), Message("user", question_text(arguments.question)))
     interrupt = Interrupt()
     screen = HeadlessScreen(is_json=arguments.json)
     with interrupt.installed(), running_engine(config, screen, interrupt) as (link, ready):
-        ended = _answer(link, messages, sampling, screen, interrupt)
+        ended = _answer(link, Submit(1, messages, sampling), screen, interrupt, arguments.domain)
     if ended is None:
         return EXIT_INTERRUPTED
     if arguments.stats:
@@ -160,16 +172,16 @@ def ask(arguments: argparse.Namespace) -> int:
 
 
 def _answer(
-    link: EngineLink,
-    messages: tuple[Message, ...],
-    sampling: SamplingConfig,
-    screen: HeadlessScreen,
-    interrupt: Interrupt,
+    link: EngineLink, question: Submit, screen: HeadlessScreen, interrupt: Interrupt, domain: str
 ) -> TurnEnded | None:
     """Ask and print; None when the user stopped it and the engine did not end it in time."""
-    link.send(Submit(1, messages, sampling))
-    for event in events_of(link, interrupt, on_interrupt=lambda: link.send(Cancel(1))):
+    link.send(question)
+    for event in events_of(link, interrupt, on_interrupt=lambda: link.send(Cancel(question.request_id))):
         screen.event(event)
+        if isinstance(event, Profiles):
+            for state in event.profiles:
+                if state.domain == domain and state.problem:
+                    screen.note(profile_words.unusable(state))
         if isinstance(event, TurnEnded):
             return event
         if isinstance(event, Failed):

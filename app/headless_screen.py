@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 
-from app import answer_record, progress_line
+from app import answer_record, profile_words, progress_line
 from app.sanitise import visible
 from engine.events import (
+    DomainSet,
     EngineReady,
     Event,
     Failed,
@@ -56,6 +58,8 @@ def event_json(event: Event) -> dict[str, object] | None:
                 "text": event.text,
                 "stats": stats,
             }
+        case DomainSet():
+            return {"event": "domain", **asdict(event)}
         case Failed():
             return {"event": "error", "title": event.title, "message": event.message, "hint": event.hint}
         case _:
@@ -77,7 +81,7 @@ def _ready_json(ready: EngineReady) -> dict[str, object]:
 
 
 class HeadlessScreen:
-    """Standard output and standard error of `ask`, `verify` and `bench`."""
+    """Standard output and standard error of every command without a screen."""
 
     def __init__(self, *, is_json: bool) -> None:
         self._is_json = is_json
@@ -101,6 +105,8 @@ class HeadlessScreen:
             case EngineReady():
                 for notice in event.notices:
                     self.note(notice)
+            case DomainSet() if text := profile_words.warmed(event):
+                self.note(text)
             case TextDelta():
                 self._text(event.text)
             case TurnEnded():

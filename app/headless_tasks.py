@@ -1,45 +1,84 @@
-"""`moe-chat verify` and `moe-chat bench overhead`: long-running requests to the engine, without a screen."""
+"""`moe-chat verify`, `bench overhead`, `plan` and `profile`: long-running requests to the engine, without a screen."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from app import options
-from app.headless import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EngineFailure, Interrupt, events_of, running_engine
+from app.engine_bridge import EngineLink
+from app.headless import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EngineFailure,
+    Interrupt,
+    events_of,
+    running_engine,
+    started_engine,
+)
+from app.headless_profiles import profile_command
 from app.headless_screen import HeadlessScreen
-from engine.api import BenchOverhead, Cancel, Verify
-from engine.errors import ConfigError
+from app.paths import AppPaths
+from engine.api import BenchOverhead, BuildProfile, Cancel, DeleteProfile, Plan, ShowProfile, Verify
+from engine.config import EngineConfig
 from engine.events import Failed, TaskEnded
+
+Task = Verify | BenchOverhead | Plan | BuildProfile | ShowProfile | DeleteProfile
 
 _REQUEST_ID = 1
 
 
-def _command(arguments: argparse.Namespace) -> Verify | BenchOverhead:
-    number, flag = (arguments.tokens, "--tokens") if arguments.command == "verify" else (arguments.rounds, "--rounds")
-    if number < 1:
-        raise ConfigError(f"{flag} is {number}.", "It must be at least 1.")
-    return Verify(_REQUEST_ID, number) if arguments.command == "verify" else BenchOverhead(_REQUEST_ID, number)
-
-
 def run(arguments: argparse.Namespace) -> int:
-    """Load the model, run the task, print what it found; 0 only when the task says it is well."""
-    config, command = options.engine_config(arguments), _command(arguments)
+    """Run the task, print what it found; 0 only when the task says it is well. Raises ConfigError, EngineFailure."""
+    config = options.engine_config(arguments)
+    task = _task(arguments, config)
     interrupt, screen = Interrupt(), HeadlessScreen(is_json=False)
-    with interrupt.installed(), running_engine(config, screen, interrupt) as (link, _ready):
-        link.send(command)
-        for event in events_of(link, interrupt, on_interrupt=lambda: link.send(Cancel(_REQUEST_ID))):
-            screen.event(event)
-            if isinstance(event, Failed):
-                raise EngineFailure(event)
-            if isinstance(event, TaskEnded):
-                screen.clear_progress()
-                print(
-                    json.dumps({"is_ok": event.is_ok, **event.report}, ensure_ascii=False, indent=2)
-                    if arguments.json
-                    else "\n".join(event.lines)
-                )
-                if interrupt.since is not None:
-                    return EXIT_INTERRUPTED
-                return EXIT_OK if event.is_ok else EXIT_FAILED
-    return EXIT_INTERRUPTED
+    with interrupt.installed(), _engine_for(task, config, screen, interrupt) as link:
+        ended = _run(link, task, screen, interrupt)
+    if ended is None:
+        return EXIT_INTERRUPTED
+    report = json.dumps({"is_ok": ended.is_ok, **ended.report}, ensure_ascii=False, indent=2)
+    print(report if arguments.json else "\n".join(ended.lines))
+    if interrupt.since is not None:
+        return EXIT_INTERRUPTED
+    return EXIT_OK if ended.is_ok else EXIT_FAILED
+
+
+def _task(arguments: argparse.Namespace, config: EngineConfig) -> Task:
+    match arguments.command:
+        case "verify":
+            return Verify(_REQUEST_ID, options.at_least_one(arguments.tokens, "--tokens"))
+        case "bench":
+            return BenchOverhead(_REQUEST_ID, options.at_least_one(arguments.rounds, "--rounds"))
+        case "plan":
+            return Plan(_REQUEST_ID, config)
+        case _:
+            return profile_command(arguments, _REQUEST_ID)
+
+
+@contextmanager
+def _engine_for(task: Task, config: EngineConfig, screen: HeadlessScreen, interrupt: Interrupt) -> Iterator[EngineLink]:
+    """With the model loaded, except for a plan: that is made before anything is loaded."""
+    if isinstance(task, Plan):
+        with started_engine(AppPaths.from_environment(), screen) as link:
+            yield link
+    else:
+        with running_engine(config, screen, interrupt) as (link, _ready):
+            yield link
+
+
+def _run(link: EngineLink, task: Task, screen: HeadlessScreen, interrupt: Interrupt) -> TaskEnded | None:
+    """How the task ended; None when the user stopped it."""
+    link.send(task)
+    for event in events_of(link, interrupt, on_interrupt=lambda: link.send(Cancel(_REQUEST_ID))):
+        screen.event(event)
+        if isinstance(event, TaskEnded):
+            return event
+        if isinstance(event, Failed):
+            if interrupt.since is not None:
+                return None
+            raise EngineFailure(event)
+    return None

@@ -77,6 +77,15 @@ def _read(arguments: argparse.Namespace, name: str, parse: Callable[[str], _Valu
         raise ConfigError(f"{flag} {text} is not a number.", f"Write it like {flag} 4.") from None
 
 
+def at_least_one(number: int, flag: str) -> int:
+    """`number`, which `flag` gave. Raises ConfigError below 1."""
+    from engine.errors import ConfigError
+
+    if number < 1:
+        raise ConfigError(f"{flag} is {number}.", "It must be at least 1.")
+    return number
+
+
 def engine_config(arguments: argparse.Namespace) -> EngineConfig:
     """The engine's configuration. Raises ConfigError."""
     from engine import config

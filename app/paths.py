@@ -1,4 +1,4 @@
-"""Where things are kept. `MOE_CHAT_HOME` moves all of it; `MOE_CHAT_CACHE` moves the cache alone."""
+"""Where things are kept. `MOE_CHAT_HOME` moves chats, profiles and logs; `MOE_CHAT_CACHE` the cache, which is large."""
 
 from __future__ import annotations
 
@@ -24,20 +24,21 @@ class AppPaths:
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> AppPaths:
         """The user's own folders, or those the environment names."""
         variables = os.environ if environment is None else environment
-        cache = variables.get("MOE_CHAT_CACHE")
+        named = variables.get("MOE_CHAT_CACHE")
+        cache = Path(named).expanduser() if named else platformdirs.user_cache_path(APP_NAME)
         if home := variables.get("MOE_CHAT_HOME"):
-            root = Path(home).expanduser()
-            return cls(root / "data", root / "log", Path(cache).expanduser() if cache else root / "cache")
-        return cls(
-            data_dir=platformdirs.user_data_path(APP_NAME, appauthor=False),
-            log_dir=platformdirs.user_log_path(APP_NAME, appauthor=False),
-            cache_dir=Path(cache).expanduser() if cache else platformdirs.user_cache_path(APP_NAME, appauthor=False),
-        )
+            return cls(Path(home) / "data", Path(home) / "log", cache)
+        return cls(platformdirs.user_data_path(APP_NAME), platformdirs.user_log_path(APP_NAME), cache)
 
     @property
     def chats_db(self) -> Path:
         """The chat database."""
         return self.data_dir / "chats.db"
+
+    @property
+    def profiles_dir(self) -> Path:
+        """Where the engine keeps domain profiles, a folder a model."""
+        return self.data_dir / "profiles"
 
     @property
     def instance_lock(self) -> Path:
@@ -58,6 +59,7 @@ class AppPaths:
         """Every place by name, for a person."""
         return (
             ("chats", self.chats_db),
+            ("profiles", self.profiles_dir),
             ("app log", self.app_log),
             ("engine log", self.engine_log),
             ("cache", self.cache_dir),

@@ -108,6 +108,7 @@ class ChatScreen(Screen[None]):
 
     async def engine_events(self, happened: list[Event]) -> None:
         """Take in a batch of events; called on every beat of the app's clock, with or without events."""
+        await self.flow.tell_domain()
         if happened:
             await self.flow.handle(happened)
         if time.monotonic() - self._saved_at >= _SAVE_EVERY_S:
@@ -132,7 +133,9 @@ class ChatScreen(Screen[None]):
             self.query_one(PanelColumn).set_model(bridge.ready)
             self._show_title()
         activity, num_waiting = self.query_one(ActivityLine), len(self.flow.conversation.waiting)
-        if live is None:
+        if live is None and bridge.profiles.task is not None:
+            activity.show_profile_task(bridge.profiles.task, "esc cancels", num_waiting)
+        elif live is None:
             activity.show_engine(bridge, num_waiting)
         elif self.flow.is_reading_prompt and not live.is_stopping:
             activity.show_prefill(self.flow.prefill, num_waiting)
@@ -168,13 +171,15 @@ class ChatScreen(Screen[None]):
         self.query_one(Prompt).focus()
 
     async def action_stop(self) -> None:
-        """Stop the answer; else take back a waiting question; else back to the prompt."""
+        """Stop the answer; else take back a waiting question; else stop building a profile; else back to the prompt."""
         if self._covers_chat:
             self.panel_mode = "compact"
         elif self.flow.stop():
             self._show_engine()
         elif (text := await self.flow.withdraw()) is not None:
             self.query_one(Prompt).set_text(text)
+        elif self._bridge.profiles.cancel():
+            self._show_engine()
         else:
             self.query_one(Prompt).focus()
 

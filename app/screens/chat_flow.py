@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from app import answer_record
+from app import answer_record, profile_words
 from app.conversation import Conversation, Exchange
 from app.domains import Domain
 from app.engine_bridge import EngineBridge
@@ -14,7 +14,17 @@ from app.widgets.transcript import Transcript
 from app.widgets.turn import AnswerTurn, QuestionTurn
 from engine.api import Cancel
 from engine.config import SamplingConfig
-from engine.events import EngineReady, Event, Failed, LoadProgress, ModeChanged, PrefillProgress, TextDelta, TurnEnded
+from engine.events import (
+    DomainSet,
+    EngineReady,
+    Event,
+    Failed,
+    LoadProgress,
+    ModeChanged,
+    PrefillProgress,
+    TextDelta,
+    TurnEnded,
+)
 
 
 class ChatFlow:
@@ -35,6 +45,7 @@ class ChatFlow:
         self._last_mode = bridge.mode
         self._has_told_notices = False
         self._told_failure: Failed | None = None
+        self._told_domain: DomainSet | None = bridge.profiles.domain_set
         self.conversation = self._new_conversation(domain)
 
     @property
@@ -102,6 +113,20 @@ class ChatFlow:
                 await self._show_text(text)
                 await self._handle_one(event)
             await self._show_text(text)
+            await self._send_waiting()
+
+    async def tell_domain(self) -> None:
+        """Say what setting the domain did to the cache, once, before the exchange it came before."""
+        event = self.bridge.profiles.domain_set
+        if event is None or event is self._told_domain:
+            return
+        async with self._lock:
+            self._told_domain = event
+            text = profile_words.warmed(event) if event.domain == self.conversation.domain.name else ""
+            if text:
+                open_exchange = self.live or next(iter(self.conversation.waiting), None)
+                before = self._questions.get(open_exchange.question.turn_id) if open_exchange else None
+                await self._transcript.add_notice(text, before=before)
 
     async def tell(self, text: str, *, is_error: bool = False) -> None:
         """Put a line of the app's own into the transcript."""
@@ -118,7 +143,9 @@ class ChatFlow:
         return Conversation(domain, model, self._recorder, self._sampling)
 
     async def _send_waiting(self) -> None:
-        if not self.bridge.is_ready or self.live is not None or not self.conversation.waiting:
+        """Ask the engine the next question. While a profile is being made questions wait, and can be taken back."""
+        is_free = self.bridge.is_ready and self.bridge.profiles.task is None and self.live is None
+        if not is_free or not self.conversation.waiting:
             return
         exchange, request_id = self.conversation.waiting[0], self.bridge.next_request_id()
         self.prefill = None
@@ -199,6 +226,9 @@ class ChatFlow:
 
     async def _engine_failed(self, failure: Failed) -> None:
         """The engine died or could not load: end what it was writing, say so once, keep the rest."""
+        if not failure.is_fatal and self.bridge.is_ready:  # such as a profile that cannot be used; the engine goes on
+            await self._transcript.add_notice(f"{failure.title}: {failure.message} {failure.hint}".strip())
+            return
         if self._told_failure is not None and self._told_failure.is_fatal:
             return  # an error that ends the engine is followed by word of its end
         self._told_failure = failure

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum, auto
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -10,18 +11,26 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Footer, OptionList, Static
-from textual.widgets.option_list import Option
 
-from app.domains import Domain, all_domains
+from app import profile_words
+from app.domains import Domain, all_domains, num_prompts
 from app.engine_bridge import EngineBridge
+from app.sanitise import visible
 from app.widgets.activity_line import ActivityLine
+from app.widgets.domain_list import DomainList
 from engine.events import Event, Snapshot
 
 _ORNAMENT = "10120312100132101201310210131201"
 """A row of expert states, as digits of their codes."""
 
 _CELL_STYLES = ("$expert-host", "$expert-resident", "$expert-arriving", "$expert-in-use")
-_NAME_WIDTH, _PURPOSE_WIDTH = 17, 40
+
+
+class Asking(Enum):
+    """What the menu wants to have confirmed."""
+
+    BUILD = auto()
+    DELETE = auto()
 
 
 def _masthead() -> Content:
@@ -38,11 +47,17 @@ def _question(num_domains: int) -> Content:
 
 
 class DomainMenu(Screen[Domain | None]):
-    """A list of domains; dismisses with the chosen one, or None when the user goes back."""
+    """A list of domains; dismisses with the chosen one, or None when the user goes back. Profiles are made here."""
 
-    AUTO_FOCUS = "OptionList"
+    AUTO_FOCUS = "DomainList"
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (104, "-wide")]  # noqa: RUF012
+    VERTICAL_BREAKPOINTS = [(0, "-flat"), (22, "-tall")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "yes", "Yes"),
         Binding("enter", "choose", "Choose", key_display="enter"),
+        Binding("b", "ask_build", "Build profile"),
+        Binding("d", "ask_delete", "Delete profile"),
+        Binding("c", "cancel_task", "Cancel"),
         Binding("escape", "back", "Back"),
         *(Binding(str(number), f"pick({number})", show=False) for number in range(1, 10)),
     ]
@@ -50,62 +65,138 @@ class DomainMenu(Screen[Domain | None]):
     def __init__(self, bridge: EngineBridge, *, can_go_back: bool) -> None:
         super().__init__()
         self._bridge = bridge
+        self._book = bridge.profiles
         self._can_go_back = can_go_back
-        self._domains = all_domains()
+        self._asking: Asking | None = None
+        self._shown_keys: tuple[object, ...] = ()
 
     def compose(self) -> ComposeResult:
         with Vertical(id="menu"):
             yield Static(_masthead(), id="masthead")
-            yield Static(_question(len(self._domains)), id="menu-question")
-            yield OptionList(
-                *(Option(self._entry(number, domain)) for number, domain in enumerate(self._domains, 1)), id="domains"
-            )
+            yield Static(_question(len(all_domains())), id="menu-question")
+            yield DomainList(self._book, "domains")
+            yield Static(id="menu-detail", markup=False)
             yield ActivityLine("menu-activity")
         yield Footer(compact=True, show_command_palette=False)
 
     def on_mount(self) -> None:
-        self.query_one(OptionList).highlighted = 0
-        self._show_engine()
+        self._show_all()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Going back needs something to go back to."""
-        return self._can_go_back if action == "back" else True
+        """A key is there while it has something to act on."""
+        is_asking, task = self._asking is not None, self._book.task
+        match action:
+            case "yes":
+                return is_asking
+            case "choose":
+                return not is_asking
+            case "ask_build":
+                return not is_asking and task is None and self._book.is_known and bool(num_prompts(self._domain.name))
+            case "ask_delete":
+                return not is_asking and task is None and self._book.state(self._domain.name) is not None
+            case "cancel_task":
+                return not is_asking and task is not None and task.is_build
+            case "back":
+                return is_asking or self._can_go_back or (task is not None and task.is_build)
+            case _:
+                return True
 
     async def engine_events(self, happened: list[Event]) -> None:
-        """Show how far the engine is."""
-        self._show_engine()
+        """Show how far the engine is, and what became of the profiles."""
+        self._show_all()
 
     def engine_snapshot(self, snapshot: Snapshot) -> None:
         """Nothing here shows figures."""
 
+    def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
+        self._asking = None
+        self._show_all()
+
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        self.dismiss(self._domains[event.option_index])
+        if self._asking is None:
+            self.dismiss(self.query_one(DomainList).domains[event.option_index])
 
     def action_choose(self) -> None:
         """Choose the highlighted domain."""
-        self.query_one(OptionList).action_select()
+        self.query_one(DomainList).action_select()
 
     def action_pick(self, number: int) -> None:
         """Choose a domain by its number."""
-        if number <= len(self._domains):
-            self.dismiss(self._domains[number - 1])
+        domains = self.query_one(DomainList).domains
+        if number <= len(domains):
+            self.dismiss(domains[number - 1])
+
+    def action_ask_build(self) -> None:
+        """Say what building a profile does, and wait for a yes."""
+        self._ask(Asking.BUILD)
+
+    def action_ask_delete(self) -> None:
+        """Wait for a yes before deleting a profile."""
+        self._ask(Asking.DELETE)
+
+    def action_yes(self) -> None:
+        """Do what was asked about."""
+        asked = self._asking
+        self._ask(None)
+        if self._book.task is not None or not self._book.is_known:
+            return  # the engine ended, or was put to work, meanwhile
+        if asked is Asking.BUILD:
+            self._book.build(self._domain.name)
+        elif asked is Asking.DELETE:
+            self._book.delete(self._domain.name)
+        self._show_all()
+
+    def action_cancel_task(self) -> None:
+        """Stop building a profile."""
+        self._book.cancel()
+        self._show_all()
 
     def action_back(self) -> None:
-        """Leave the menu without a choice."""
-        self.dismiss(None)
+        """Take the question back; else stop building; else leave the menu without a choice."""
+        if self._asking is not None:
+            self._ask(None)
+        elif self._book.task is not None and self._book.task.is_build and not self._book.task.is_cancelling:
+            self.action_cancel_task()
+        elif self._can_go_back:
+            self.dismiss(None)
+
+    @property
+    def _domain(self) -> Domain:
+        """The highlighted domain; the first one before there is a list."""
+        domains = self.query(DomainList)
+        return domains.first().current if domains and domains.first().domains else all_domains()[0]
+
+    def _ask(self, asking: Asking | None) -> None:
+        self._asking = asking
+        self._show_all()
+
+    def _show_all(self) -> None:
+        self.query_one(DomainList).show()
+        detail = self.query_one("#menu-detail", Static)
+        text = Content.styled(visible(self._detail()), "$warning" if self._asking else "$quiet")
+        if detail.content != text:
+            detail.update(text)
+        self._show_engine()
+        keys = (self._asking, self._book.task is None, self._book.is_known, self._book.names(), self._domain.name)
+        if keys != self._shown_keys:  # the footer is composed anew: not on every beat
+            self._shown_keys = keys
+            self.refresh_bindings()
+
+    def _detail(self) -> str:
+        name, snapshot = self._domain.name, self._bridge.snapshot
+        if self._asking is Asking.BUILD:
+            tpot_ms = snapshot.timing.tpot_mean_ms if snapshot else None
+            return profile_words.ask_build(name, num_prompts(name), tpot_ms)
+        if self._asking is Asking.DELETE:
+            return profile_words.ask_delete(name)
+        state, is_known = self._book.state(name), self._book.is_known
+        return profile_words.detail(name, state, is_known=is_known, can_build=bool(num_prompts(name)))
 
     def _show_engine(self) -> None:
         activity = self.query_one(ActivityLine)
-        if self._bridge.ready is not None and self._bridge.is_ready:
+        if self._book.task is not None:
+            activity.show_profile_task(self._book.task, "esc or c cancels")
+        elif self._bridge.ready is not None and self._bridge.is_ready:
             activity.show_ready(self._bridge.ready)
         else:
             activity.show_engine(self._bridge)
-
-    @staticmethod
-    def _entry(number: int, domain: Domain) -> Content:
-        return Content.assemble(
-            (f"{number}  ", "$quiet"),
-            (f"{domain.title:<{_NAME_WIDTH}}", "bold"),
-            (f"{domain.purpose:<{_PURPOSE_WIDTH}}", "$foreground 80%"),
-            ("no profile yet", "$quiet"),
-        )

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, VerticalScroll
+from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from app.paths import AppPaths
+from app.widgets.name_rows import name_rows
 
 _KEYS = (
     ("enter", "send"),
@@ -19,7 +19,7 @@ _KEYS = (
     ("up, down", "what was sent before, from the first and last line"),
     ("esc", "stop and keep the partial answer; take back a waiting message"),
     ("f5", "EXACT / APPROX, from the next token"),
-    ("f3", "choose a domain and begin a chat in it"),
+    ("f3", "choose a domain and begin a chat in it; there b and d build and delete its profile"),
     ("f4", "panels full, as one line, off"),
     ("ctrl+n", "new chat in this domain"),
     ("ctrl+c", "copy the selection; else stop"),
@@ -36,15 +36,9 @@ _WORDS = (
     ("hit", "the expert was on the device in time, by itself or thanks to a prefetch"),
     ("late", "it was on its way when it was needed"),
     ("miss", "it had to be fetched, and was waited for"),
+    ("profile", "which experts a domain's prompts use; choosing the domain brings those in beforehand"),
     ("TTFT, TPOT", "time to the first token; time per output token after it"),
 )
-
-
-def _table(rows: tuple[tuple[str, str], ...], width: int) -> Iterator[Horizontal]:
-    for name, text in rows:
-        label = Static(name, classes="help-name", markup=False)
-        label.styles.width = width
-        yield Horizontal(label, Static(text, classes="help-text", markup=False), classes="help-row")
 
 
 class HelpScreen(ModalScreen[None]):
@@ -54,11 +48,11 @@ class HelpScreen(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         paths = AppPaths.from_environment()
-        with VerticalScroll(id="help"):
-            yield Static("Keys", classes="help-title")
-            yield from _table(_KEYS, 21)
-            yield Static("Words", classes="help-title")
-            yield from _table(_WORDS, 12)
-            yield Static("Kept in", classes="help-title")
-            yield from _table(tuple((name, str(path)) for name, path in paths.listed()), 12)
-            yield Static("esc closes", id="help-close")
+        with VerticalScroll(classes="sheet"):
+            yield Static("Keys", classes="sheet-title")
+            yield from name_rows(_KEYS, 21)
+            yield Static("Words", classes="sheet-title")
+            yield from name_rows(_WORDS, 12)
+            yield Static("Kept in", classes="sheet-title")
+            yield from name_rows(tuple((name, str(path)) for name, path in paths.listed()), 12)
+            yield Static("esc closes", classes="sheet-close")

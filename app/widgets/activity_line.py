@@ -5,8 +5,9 @@ from __future__ import annotations
 from textual.content import Content
 from textual.widget import Widget
 
-from app import figures, progress_line
+from app import figures, profile_words, progress_line
 from app.engine_bridge import EngineBridge, EngineState
+from app.profile_book import ProfileTask
 from app.sanitise import visible
 from engine.events import EngineReady, PrefillProgress
 
@@ -51,6 +52,11 @@ class ActivityLine(Widget):
                 (f"{visible(ready.model_name)} is ready  ·  {shape}  ·  {ready.load_s:.1f} s", "$quiet"),
             )
         )
+
+    def show_profile_task(self, task: ProfileTask, way_out: str, num_waiting: int = 0) -> None:
+        """A profile is being built or deleted; `way_out` says how building is cancelled."""
+        ending = f"  ·  {way_out}" if task.is_build and not task.is_cancelling else ""
+        self._working(profile_words.working(task) + _behind(num_waiting) + ending)
 
     def show_prefill(self, progress: PrefillProgress | None, num_waiting: int) -> None:
         """The prompt is being read."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import deque
 
-from engine.api import Command, Load, SetMode, Submit
+from engine.api import BuildProfile, Command, Load, SetDomain, SetMode, Submit
 from engine.config import EXACT
 from engine.events import (
     ARRIVING,
@@ -15,6 +15,7 @@ from engine.events import (
     RESIDENT,
     STOP,
     SUBSTITUTE,
+    DomainSet,
     EngineReady,
     Event,
     Failed,
@@ -23,6 +24,8 @@ from engine.events import (
     MemoryUse,
     ModeChanged,
     PrefillProgress,
+    Profiles,
+    ProfileState,
     Snapshot,
     TextDelta,
     Timing,
@@ -187,6 +190,7 @@ class FakeEngine:
         self.is_closed = False
         self.has_died = False
         self.exit_note = ""
+        self.profiles: tuple[ProfileState, ...] = ()
 
     @property
     def is_alive(self) -> bool:
@@ -222,11 +226,20 @@ class FakeEngine:
     def become_ready(self) -> None:
         """Loading, then ready."""
         self.snapshot = snapshot(1)
-        self.tell(LoadProgress("reading weights", 70 * MIB, 139 * MIB), READY)
+        self.tell(LoadProgress("reading weights", 70 * MIB, 139 * MIB), READY, Profiles(self.profiles))
 
     def submitted(self) -> list[Submit]:
         """Every question it was asked."""
         return [command for command in self.sent if isinstance(command, Submit)]
+
+    def building(self) -> list[BuildProfile]:
+        """Every profile it was told to build."""
+        return [command for command in self.sent if isinstance(command, BuildProfile)]
+
+    def has_profiles(self, *profiles: ProfileState) -> None:
+        """These are the profiles from now on."""
+        self.profiles = profiles
+        self.tell(Profiles(profiles))
 
     def begin_answer(self, text: str, num_tok: int) -> int:
         """The prompt read, then some text; returns the request."""
@@ -256,10 +269,14 @@ class FakeEngine:
 
 
 class ObedientEngine(FakeEngine):
-    """Loads at once, and does what it is told to do with the mode."""
+    """Loads at once, and does what it is told to do with the mode and the domain."""
 
     def answer(self, command: Command) -> None:
         if isinstance(command, Load):
             self.become_ready()
         elif isinstance(command, SetMode):
             self.tell(ModeChanged(command.mode, None, None))
+        elif isinstance(command, SetDomain):
+            profile = next((profile for profile in self.profiles if profile.domain == command.domain), None)
+            expected = profile.expected_hit_rate if profile else None
+            self.tell(DomainSet(command.domain, 62 if profile else None, expected))

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import platformdirs
 import pytest
 
 from app import cli, options
@@ -96,7 +97,8 @@ def test_paths_are_printed(capsys: pytest.CaptureFixture[str], monkeypatch: pyte
     assert cli.main(["paths"]) == cli.EXIT_OK
     printed = capsys.readouterr().out
     assert str(tmp_path / "data" / "chats.db") in printed
-    assert str(tmp_path / "cache") in printed
+    assert str(tmp_path / "data" / "profiles") in printed
+    assert str(platformdirs.user_cache_path("moe-chat")) in printed
 
 
 def test_the_cache_can_be_elsewhere(tmp_path: Path) -> None:

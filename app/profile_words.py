@@ -1,0 +1,116 @@
+"""What is said about domain profiles, in the menu, in the chat and on the command line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from app import figures, progress_line
+from app.domains import title_of
+from engine.events import DomainSet, ProfileState
+
+if TYPE_CHECKING:
+    from app.profile_book import ProfileTask
+
+NUM_NEW_TOK = 48
+"""Tokens written per prompt, at most, when a profile is built."""
+
+
+def state_text(state: ProfileState | None, *, is_known: bool, is_short: bool) -> str:
+    """A domain's profile in the menu: whether there is one, and what it promises."""
+    if not is_known:
+        return figures.DASH
+    if state is None:
+        return "no profile yet"
+    if state.problem:
+        return "profile unusable" if is_short else "profile cannot be used"
+    rate, prompts = figures.percent(state.expected_hit_rate), _prompts(state.num_prompts)
+    return f"{rate}, {prompts}" if is_short else f"expected hit rate {rate}, {prompts}"
+
+
+def detail(domain: str, state: ProfileState | None, *, is_known: bool, can_build: bool) -> str:
+    """About the highlighted domain: what its profile does, or why it does nothing, and what can be done."""
+    if not is_known:
+        return "Profiles are listed once the engine is ready."
+    title, build = title_of(domain), "b builds it anew, " if can_build else ""
+    if state is None:
+        return (
+            f"No profile of {title} yet: the expert cache warms up as you chat.{' b builds one.' if can_build else ''}"
+        )
+    if state.problem:
+        return f"The profile of {title} cannot be used: {state.problem} {build}d deletes it."
+    return (
+        f"Choosing {title} warms the expert cache: expected hit rate {figures.percent(state.expected_hit_rate)},"
+        f" by {_prompts(state.num_prompts)}. {build}d deletes it."
+    )
+
+
+def ask_build(domain: str, num_prompts: int, tpot_ms: float | None) -> str:
+    """The question before a profile is built: what happens, and about how long it takes."""
+    if tpot_ms is None:
+        duration = "usually some minutes"
+    else:
+        duration = f"at most {figures.roughly(num_prompts * NUM_NEW_TOK * tpot_ms / 1000)} at the present speed"
+    return (
+        f"Build a profile of {title_of(domain)}? {_prompts(num_prompts)} are answered, up to {NUM_NEW_TOK} tokens each,"
+        f" and the experts they use recorded: {duration}. y builds, esc does not."
+    )
+
+
+def ask_delete(domain: str) -> str:
+    """The question before a profile is deleted."""
+    return f"Delete the profile of {title_of(domain)}? y deletes it, esc keeps it."
+
+
+def working(task: ProfileTask) -> str:
+    """How far a task is: `building the profile of Maths ▰▰▱ 12 of 40 prompts  ·  about 2 min left`."""
+    of_title = f"the profile of {title_of(task.domain)}"
+    if not task.is_build:
+        return f"deleting {of_title} …"
+    if task.is_cancelling:
+        return f"stopping {of_title} …"
+    if task.progress is None:
+        return f"building {of_title}: waiting for the engine …"
+    if task.progress.stage != "recording":
+        return f"building {of_title}: {task.progress.stage} …"
+    left = f"  ·  about {figures.roughly(task.left_s)} left" if task.left_s else ""
+    return f"building {of_title}  {progress_line.amount(task.progress)} prompts{left}"
+
+
+def warmed(event: DomainSet) -> str:
+    """What setting the domain did to the cache; empty where there is no profile."""
+    if event.num_warmed is None:
+        return ""
+    title, rate = title_of(event.domain), figures.percent(event.expected_hit_rate)
+    if event.num_warmed == 0:
+        return f"cache already warm for {title}: expected hit rate {rate}"
+    experts = f"{event.num_warmed} expert{'s' if event.num_warmed != 1 else ''} brought in"
+    return f"cache warmed for {title}: {experts}, expected hit rate {rate}"
+
+
+def unusable(state: ProfileState) -> str:
+    """Why a domain's profile was not used."""
+    return f"The profile of {title_of(state.domain)} cannot be used: {state.problem}"
+
+
+def built(domain: str, expected_hit_rate: float | None) -> str:
+    """A profile was built."""
+    return f"The profile of {title_of(domain)} is built: expected hit rate {figures.percent(expected_hit_rate)}."
+
+
+def deleted(domain: str) -> str:
+    """A profile was deleted."""
+    return f"The profile of {title_of(domain)} is deleted."
+
+
+def stopped(domain: str) -> str:
+    """Building was cancelled."""
+    return f"Building the profile of {title_of(domain)} was stopped; nothing was changed."
+
+
+def ended_with_engine(domain: str) -> str:
+    """The engine ended under a task."""
+    return f"The engine ended at work on the profile of {title_of(domain)}."
+
+
+def _prompts(number: int) -> str:
+    return f"{number} prompt{'s' if number != 1 else ''}"
