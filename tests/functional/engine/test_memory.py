@@ -1,0 +1,58 @@
+"""One byte budget: a fresh engine stays inside it from loading over a long prompt to the end of the answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+from engine.api import Load
+from engine.config import format_bytes
+from engine.events import Failed, MemoryUse
+from tests.functional.engine.running_engine import RunningEngine, config_of
+
+NewEngine = Callable[[], RunningEngine]
+PROMPT = "The river ran past the mill, and the miller counted the sacks of grain. " * 36
+MIB = 1 << 20
+
+
+def peak_of_long_turn(engine: RunningEngine) -> MemoryUse:
+    """Memory after a prompt of more than 600 tokens and an answer of 24."""
+    ended = engine.ask(1, PROMPT, max_new_tok=24)
+    assert ended.stats.prompt_tok > 600
+    assert ended.stats.counters.misses > 0
+    return engine.until_snapshot(lambda snapshot: snapshot.phase == "idle").memory
+
+
+def assert_inside(memory: MemoryUse, process: psutil.Process) -> None:
+    planned = {name: format_bytes(num_bytes) for name, num_bytes in memory.parts}
+    held = f"peak {format_bytes(memory.peak_rss_bytes)} of {format_bytes(memory.budget_bytes)}: {planned}"
+    assert sum(num_bytes for _, num_bytes in memory.parts) <= memory.budget_bytes, held
+    assert memory.peak_rss_bytes <= memory.budget_bytes, held
+    assert process.memory_info().rss <= memory.budget_bytes, held
+
+
+def test_the_demo_at_half_residency(new_engine: NewEngine, demo_folder: Path) -> None:
+    engine = new_engine()
+    engine.load(demo_folder, compute_threads=None)
+    memory = peak_of_long_turn(engine)
+    assert_inside(memory, engine.process)
+    assert dict(memory.parts).keys() >= {"runtime", "resident weights", "KV cache", "expert slots", "workspace"}
+    assert memory.peak_rss_bytes > 0.5 * memory.budget_bytes  # a plan that is far too large would pass as well
+
+
+def test_a_budget_too_small_says_what_would_do_and_that_does(new_engine: NewEngine, demo_folder: Path) -> None:
+    engine = new_engine()
+    engine.client.send(Load(config_of(demo_folder, memory_bytes=300 * MIB, context_tok=1024)))
+    failed = engine.until(Failed)
+    assert not failed.is_fatal
+    advised = re.search(r"--memory (\d+)MiB", failed.hint)
+    assert advised is not None, failed
+    wanted = int(advised[1]) * MIB
+    ready = engine.load(demo_folder, memory_bytes=wanted, context_tok=1024, compute_threads=None)
+    assert ready.context_tok == 1024
+    memory = peak_of_long_turn(engine)
+    assert memory.budget_bytes == wanted
+    assert_inside(memory, engine.process)
