@@ -72,6 +72,16 @@ class BenchOverhead:
 
 
 @dataclass(frozen=True, slots=True)
+class BenchPolicies:
+    """Compare the residency policies on real prompts, interleaved in one run, against the physical limit."""
+
+    request_id: int
+    is_quick: bool = False
+    links: tuple[str, ...] = ("A", "own")
+    """A: one copy takes 0.95 of a layer's time. B: load-on-demand costs 1.75x all-resident. own: the real link."""
+
+
+@dataclass(frozen=True, slots=True)
 class SetDomain:
     """What the chat is about: warms the expert cache by that domain's profile, where there is one."""
 
@@ -129,6 +139,7 @@ Command = (
     | SetDomain
     | Verify
     | BenchOverhead
+    | BenchPolicies
     | BuildProfile
     | ShowProfile
     | DeleteProfile

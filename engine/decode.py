@@ -61,6 +61,14 @@ class Decoder:
             self._state.is_decode = True
             logits = self._forward([token], length, length + 1)
 
+    def force(self, tokens: Sequence[int]) -> Iterator[torch.Tensor]:
+        """Decodes given tokens one by one and yields the logits [vocab] after each: for comparing modes on one text."""
+        for token in tokens:
+            length = len(self.cache.tokens)
+            self._ids[0, length] = token
+            self._state.is_decode = True
+            yield self._forward([token], length, length + 1)
+
     def _forward(self, tokens: Sequence[int], start: int, end: int) -> torch.Tensor:
         before = self._state.substituted
         if self._state.recorder is not None:

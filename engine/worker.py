@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from engine.api import (
     BenchOverhead,
+    BenchPolicies,
     BuildProfile,
     Close,
     Command,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from engine.session import Session
     from engine.task_outcome import TaskOutcome
 
-_Task = Verify | BenchOverhead | BuildProfile | ShowProfile | DeleteProfile | Plan
+_Task = Verify | BenchOverhead | BenchPolicies | BuildProfile | ShowProfile | DeleteProfile | Plan
 
 
 class Worker:
@@ -147,6 +148,10 @@ class Worker:
             from engine.bench.overhead import bench_overhead
 
             return bench_overhead(session.engine, command.num_rounds, progress, is_cancelled)
+        if isinstance(command, BenchPolicies):
+            from engine.bench.policies import bench_policies
+
+            return bench_policies(session.engine, command.is_quick, command.links, progress, is_cancelled)
         if isinstance(command, BuildProfile):
             return session.profiles.build(command, progress)
         if isinstance(command, ShowProfile):

@@ -1,0 +1,147 @@
+"""The work every variant of a bench does: real prompts, answered greedily, with the unhurried truth about each kept."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from time import perf_counter
+
+import torch
+
+from engine.api import Message
+from engine.config import EngineConfig, SamplingConfig
+from engine.conversation import encode
+from engine.offloaded_model import OffloadedModel
+from engine.prompt_sets import shipped_domains, shipped_prompts
+from engine.sampling import Sampler
+from offload.counters import Counters
+from offload.trace import RoutingTrace
+from offload.trace_writer import TraceWriter
+
+_MAX_PROMPT_TOK = 160
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One prompt, the greedy answer to it, how it was routed, and the logits after every token of the answer."""
+
+    domain: str
+    prompt: list[int]
+    answer: list[int]
+    trace: RoutingTrace
+    logits: list[torch.Tensor]
+    """[vocab] each: after the prompt, and after every token of the answer but the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One variant on one task."""
+
+    ttft_ms: float
+    tpot_ms: list[float]
+    counters: Counters
+    """Of decode alone."""
+    link_wait_ms: float
+    initial: tuple[tuple[int, ...], ...]
+    """Per layer, the experts resident when decode began."""
+    is_exact: bool
+    """The answer's tokens are the task's."""
+
+
+def make_tasks(engine: OffloadedModel, num_tok: int, per_domain: int) -> list[Task]:
+    """Every shipped domain's first prompts, answered with every expert resident. Leaves the engine rebuilt so."""
+    tasks = []
+    for domain in shipped_domains():
+        for prompt in shipped_prompts(domain)[:per_domain]:
+            ids = encode(engine.loaded.tokenizer, (Message("user", prompt),))[:_MAX_PROMPT_TOK]
+            tasks.append(_task(engine, domain, ids, num_tok))
+    return tasks
+
+
+def _task(engine: OffloadedModel, domain: str, prompt: list[int], num_tok: int) -> Task:
+    writer = TraceWriter("bench", domain, engine.loaded.plan.geometry)
+    writer.begin_prompt()
+    engine.state.recorder = writer
+    try:
+        engine.decoder.cache.reset()
+        logits = [engine.decoder.prefill(prompt, lambda done_tok: None)]
+        answer = [int(logits[0].argmax())]
+        while len(answer) < num_tok:
+            logits += [row.clone() for row in engine.decoder.force(answer[-1:])]
+            answer.append(int(logits[-1].argmax()))
+    finally:
+        engine.state.recorder = None
+    return Task(domain, prompt, answer, writer.trace(), logits)
+
+
+def run_task(
+    engine: OffloadedModel,
+    config: EngineConfig,
+    slots_per_layer: Sequence[int],
+    task: Task,
+    warm: Sequence[Sequence[int]] | None = None,
+) -> Run:
+    """The task under other policies, from an empty expert cache, or one holding `warm`. Raises WaitCancelled."""
+    engine.rebuild(config, slots_per_layer)
+    engine.set_mode(config.mode)
+    for layer, experts in enumerate(warm or ()):
+        for copy in engine.cache.warm(layer, list(experts)[: slots_per_layer[layer]]):
+            copy.wait(engine.state.is_cancelled)
+        engine.cache.settle(layer)
+    start = perf_counter()
+    logits = engine.decoder.prefill(task.prompt, lambda done_tok: None)
+    tokens = engine.decoder.tokens(logits, Sampler(SamplingConfig(temperature=0.0)), len(task.answer))
+    answer = [next(tokens)]
+    last = perf_counter()
+    ttft_ms, initial = (last - start) * 1000, residents(engine)
+    before, waited = engine.cache.total_counters(), engine.state.link_wait_s
+    times = []
+    for token in tokens:
+        now = perf_counter()
+        answer.append(token)
+        times.append((now - last) * 1000)
+        last = now
+    engine.cache.check_integrity()
+    waited_ms = (engine.state.link_wait_s - waited) * 1000
+    return Run(ttft_ms, times, engine.cache.total_counters() - before, waited_ms, initial, answer == task.answer)
+
+
+def residents(engine: OffloadedModel) -> tuple[tuple[int, ...], ...]:
+    """Per layer, the experts that are resident."""
+    return tuple(
+        tuple(e for e in range(shape.num_experts) if engine.cache.is_resident(layer, e))
+        for layer, shape in enumerate(engine.loaded.plan.geometry.layers)
+    )
+
+
+def all_slots(engine: OffloadedModel) -> tuple[int, ...]:
+    """A slot for every expert."""
+    return tuple(layer.num_experts for layer in engine.loaded.plan.geometry.layers)
+
+
+def layer_time_s(engine: OffloadedModel, task: Task) -> float:
+    """Median seconds from one MoE layer's end to the next one's, every expert resident: what can hide a copy."""
+    ends: list[tuple[int, float]] = []
+    kept, engine.state.after_layer = engine.state.after_layer, lambda layer: ends.append((layer, perf_counter()))
+    try:
+        run_task(engine, replace(engine.config, link_bytes_per_s=None), all_slots(engine), task)
+    finally:
+        engine.state.after_layer = kept
+    pairs = _steps_between(ends)
+    return statistics.median(pairs) if pairs else 1e-3
+
+
+def _steps_between(ends: list[tuple[int, float]]) -> list[float]:
+    decode = ends[len(ends) // 2 :]
+    return [b[1] - a[1] for a, b in pairwise(decode) if b[0] == a[0] + 1]
+
+
+def interleaved(
+    names: Sequence[str], tasks: Sequence[Task], run: Callable[[str, Task], Run]
+) -> Iterator[tuple[str, Run]]:
+    """Every variant on every task, the order of variants turned round from task to task."""
+    for number, task in enumerate(tasks):
+        for name in names if number % 2 == 0 else list(reversed(names)):
+            yield name, run(name, task)
