@@ -90,6 +90,8 @@ class ChatApp(App[None]):
 
     def _import_the_rest(self) -> None:
         """What the first frame does not need (90 ms), while the user looks at it."""
+        if not self.is_running:  # left at once
+            return
         import app.screens.chat
         import app.screens.help  # noqa: F401
         from app.markdown_style import rich_theme

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from app import figures, progress_line
+from app import figures
 from app.domains import title_of
 from engine.events import DomainSet, ProfileState
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 NUM_NEW_TOK = 48
 """Tokens written per prompt, at most, when a profile is built."""
+
+_BAR_WIDTH = 8
 
 
 def state_text(state: ProfileState | None, *, is_known: bool, is_short: bool) -> str:
@@ -27,21 +29,17 @@ def state_text(state: ProfileState | None, *, is_known: bool, is_short: bool) ->
     return f"{rate}, {prompts}" if is_short else f"expected hit rate {rate}, {prompts}"
 
 
-def detail(domain: str, state: ProfileState | None, *, is_known: bool, can_build: bool) -> str:
-    """About the highlighted domain: what its profile does, or why it does nothing, and what can be done."""
+def detail(domain: str, state: ProfileState | None, *, is_known: bool) -> str:
+    """About the highlighted domain: what its profile does, or why it does nothing."""
+    title = title_of(domain)
     if not is_known:
         return "Profiles are listed once the engine is ready."
-    title, build = title_of(domain), "b builds it anew, " if can_build else ""
     if state is None:
-        return (
-            f"No profile of {title} yet: the expert cache warms up as you chat.{' b builds one.' if can_build else ''}"
-        )
+        return f"{title} has no profile for this model yet: the expert cache warms up as you chat."
     if state.problem:
-        return f"The profile of {title} cannot be used: {state.problem} {build}d deletes it."
-    return (
-        f"Choosing {title} warms the expert cache: expected hit rate {figures.percent(state.expected_hit_rate)},"
-        f" by {_prompts(state.num_prompts)}. {build}d deletes it."
-    )
+        return unusable(state)
+    rate, prompts = figures.percent(state.expected_hit_rate), _prompts(state.num_prompts)
+    return f"Choosing {title} warms the expert cache: expected hit rate {rate}, by a profile of {prompts}."
 
 
 def ask_build(domain: str, num_prompts: int, tpot_ms: float | None) -> str:
@@ -61,19 +59,22 @@ def ask_delete(domain: str) -> str:
     return f"Delete the profile of {title_of(domain)}? y deletes it, esc keeps it."
 
 
-def working(task: ProfileTask) -> str:
-    """How far a task is: `building the profile of Maths ▰▰▱ 12 of 40 prompts  ·  about 2 min left`."""
-    of_title = f"the profile of {title_of(task.domain)}"
+def working(task: ProfileTask, ending: str, width: int) -> str:
+    """How far a task is: `profile of Maths ▰▰▱ 12 of 40 prompts · 2 min left`; less of it where it does not fit."""
+    profile = f"profile of {title_of(task.domain)}"
     if not task.is_build:
-        return f"deleting {of_title} …"
+        return f"deleting the {profile} …{ending}"
     if task.is_cancelling:
-        return f"stopping {of_title} …"
+        return f"stopping the {profile} …{ending}"
     if task.progress is None:
-        return f"building {of_title}: waiting for the engine …"
+        return f"{profile}: waiting for the engine …{ending}"
     if task.progress.stage != "recording":
-        return f"building {of_title}: {task.progress.stage} …"
-    left = f"  ·  about {figures.roughly(task.left_s)} left" if task.left_s else ""
-    return f"building {of_title}  {progress_line.amount(task.progress)} prompts{left}"
+        return f"{profile}: {task.progress.stage} …{ending}"
+    bar = figures.bar(task.progress.done, task.progress.total, _BAR_WIDTH)
+    so_far = f"{task.progress.done} of {_prompts(task.progress.total)}"
+    left = f" · {figures.roughly(task.left_s)} left" if task.left_s else ""
+    forms = (f"{profile}  {bar}  {so_far}{left}", f"{profile}  {so_far}{left}", f"{profile}  {so_far}")
+    return next((form + ending for form in forms if len(form + ending) <= width), forms[-1] + ending)
 
 
 def warmed(event: DomainSet) -> str:

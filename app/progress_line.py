@@ -12,12 +12,12 @@ _BAR_WIDTH = 12
 def loading(progress: LoadProgress) -> str:
     """`reading weights ▰▰▰▱▱ 120 of 270 MiB`."""
     if progress.unit == "B":
-        so_far = f"{format_bytes(progress.done)} of {format_bytes(progress.total)}"
+        amount = f"{format_bytes(progress.done)} of {format_bytes(progress.total)}"
     else:
-        so_far = f"{figures.count(progress.done)} of {figures.count(progress.total)} {progress.unit}".strip()
+        amount = f"{figures.count(progress.done)} of {figures.count(progress.total)} {progress.unit}".strip()
     if progress.total <= 0:
-        return f"{progress.stage} …" if progress.done <= 0 else f"{progress.stage} … {so_far.split(' of ')[0]}"
-    return f"{progress.stage}  {figures.bar(progress.done, progress.total, _BAR_WIDTH)}  {so_far}"
+        return f"{progress.stage} …" if progress.done <= 0 else f"{progress.stage} … {amount.split(' of ')[0]}"
+    return f"{progress.stage}  {figures.bar(progress.done, progress.total, _BAR_WIDTH)}  {amount}"
 
 
 def prefill(progress: PrefillProgress) -> str:
@@ -32,10 +32,5 @@ def task(progress: TaskProgress) -> str:
     """`comparing ▰▰▱ 12 of 32`."""
     if progress.total <= 0:
         return f"{progress.stage} …"
-    return f"{progress.stage}  {amount(progress)}"
-
-
-def amount(progress: TaskProgress) -> str:
-    """`▰▰▱ 12 of 32`."""
     bar = figures.bar(progress.done, progress.total, _BAR_WIDTH)
-    return f"{bar}  {progress.done} of {progress.total}"
+    return f"{progress.stage}  {bar}  {progress.done} of {progress.total}"

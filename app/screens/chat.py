@@ -134,7 +134,7 @@ class ChatScreen(Screen[None]):
             self._show_title()
         activity, num_waiting = self.query_one(ActivityLine), len(self.flow.conversation.waiting)
         if live is None and bridge.profiles.task is not None:
-            activity.show_profile_task(bridge.profiles.task, "esc cancels", num_waiting)
+            activity.show_profile_task(bridge.profiles.task, num_waiting)
         elif live is None:
             activity.show_engine(bridge, num_waiting)
         elif self.flow.is_reading_prompt and not live.is_stopping:

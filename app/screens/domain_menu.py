@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -26,11 +26,18 @@ _ORNAMENT = "10120312100132101201310210131201"
 _CELL_STYLES = ("$expert-host", "$expert-resident", "$expert-arriving", "$expert-in-use")
 
 
-class Asking(Enum):
-    """What the menu wants to have confirmed."""
+class Deed(Enum):
+    """What can be done to a profile, once it is confirmed."""
 
     BUILD = auto()
     DELETE = auto()
+
+
+class Asking(NamedTuple):
+    """What the menu wants to have confirmed."""
+
+    deed: Deed
+    domain: str
 
 
 def _masthead() -> Content:
@@ -109,7 +116,8 @@ class DomainMenu(Screen[Domain | None]):
         """Nothing here shows figures."""
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
-        self._asking = None
+        if self._asking is not None and self._asking.domain != self._domain.name:
+            self._asking = None
         self._show_all()
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
@@ -128,22 +136,22 @@ class DomainMenu(Screen[Domain | None]):
 
     def action_ask_build(self) -> None:
         """Say what building a profile does, and wait for a yes."""
-        self._ask(Asking.BUILD)
+        self._ask(Asking(Deed.BUILD, self._domain.name))
 
     def action_ask_delete(self) -> None:
         """Wait for a yes before deleting a profile."""
-        self._ask(Asking.DELETE)
+        self._ask(Asking(Deed.DELETE, self._domain.name))
 
     def action_yes(self) -> None:
         """Do what was asked about."""
         asked = self._asking
         self._ask(None)
-        if self._book.task is not None or not self._book.is_known:
+        if asked is None or self._book.task is not None or not self._book.is_known:
             return  # the engine ended, or was put to work, meanwhile
-        if asked is Asking.BUILD:
-            self._book.build(self._domain.name)
-        elif asked is Asking.DELETE:
-            self._book.delete(self._domain.name)
+        if asked.deed is Deed.BUILD:
+            self._book.build(asked.domain)
+        else:
+            self._book.delete(asked.domain)
         self._show_all()
 
     def action_cancel_task(self) -> None:
@@ -184,18 +192,17 @@ class DomainMenu(Screen[Domain | None]):
 
     def _detail(self) -> str:
         name, snapshot = self._domain.name, self._bridge.snapshot
-        if self._asking is Asking.BUILD:
-            tpot_ms = snapshot.timing.tpot_mean_ms if snapshot else None
-            return profile_words.ask_build(name, num_prompts(name), tpot_ms)
-        if self._asking is Asking.DELETE:
-            return profile_words.ask_delete(name)
-        state, is_known = self._book.state(name), self._book.is_known
-        return profile_words.detail(name, state, is_known=is_known, can_build=bool(num_prompts(name)))
+        if self._asking is None:
+            return profile_words.detail(name, self._book.state(name), is_known=self._book.is_known)
+        if self._asking.deed is Deed.DELETE:
+            return profile_words.ask_delete(self._asking.domain)
+        tpot_ms = snapshot.timing.tpot_mean_ms if snapshot else None
+        return profile_words.ask_build(self._asking.domain, num_prompts(self._asking.domain), tpot_ms)
 
     def _show_engine(self) -> None:
         activity = self.query_one(ActivityLine)
         if self._book.task is not None:
-            activity.show_profile_task(self._book.task, "esc or c cancels")
+            activity.show_profile_task(self._book.task)
         elif self._bridge.ready is not None and self._bridge.is_ready:
             activity.show_ready(self._bridge.ready)
         else:

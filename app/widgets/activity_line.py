@@ -53,10 +53,13 @@ class ActivityLine(Widget):
             )
         )
 
-    def show_profile_task(self, task: ProfileTask, way_out: str, num_waiting: int = 0) -> None:
-        """A profile is being built or deleted; `way_out` says how building is cancelled."""
-        ending = f"  ·  {way_out}" if task.is_build and not task.is_cancelling else ""
-        self._working(profile_words.working(task) + _behind(num_waiting) + ending)
+    def show_profile_task(self, task: ProfileTask, num_waiting: int = 0) -> None:
+        """A profile is being built or deleted."""
+        if num_waiting:
+            ending = f" · {num_waiting} waiting"
+        else:
+            ending = " · esc cancels" if task.is_build and not task.is_cancelling else ""
+        self._working(profile_words.working(task, ending, self.content_size.width - 2))
 
     def show_prefill(self, progress: PrefillProgress | None, num_waiting: int) -> None:
         """The prompt is being read."""
