@@ -1,8 +1,9 @@
 """What a prefetch is expected to save: a copy hidden by half still pays.
 
 Model. The link copies one expert after the other, the demand copies queued now first. A prefetch for the layer j layers
-ahead starts at s and takes c; the routing of the layers between here and there is known at w_1 < ... < w_j (if nobody
-waits). Then, with p the probability that the expert is used:
+ahead starts at s and takes c; the routing of the layers between here and there is known at w_1 < ... < w_j. A layer
+that waits for demand copies holds the routing of the next one up, and what is queued behind them gains by that. Then,
+with p the probability that the expert is used:
 
 - saved wait: p x h x c, with the hidden share h = the part of the copy done by w_j, clamp((w_j - s) / c, 0, 1). What
   has not started by w_j is promoted or taken back: it saves nothing, and costs nothing.
@@ -26,9 +27,9 @@ from dataclasses import dataclass
 class GainModel:
     """The two prices of a prefetch."""
 
-    demand_probability: float = 0.5
+    demand_probability: float = 0.8
     """q: that a layer has a demand copy, in [0, 1]."""
-    victim_loads: float = 0.1
+    victim_loads: float = 0.3
     """v: copies made for want of one slot; k times the slope of the layer's hit-rate curve where it stands."""
 
     def __post_init__(self) -> None:

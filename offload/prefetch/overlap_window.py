@@ -21,8 +21,11 @@ _HISTORY = 9
 class Window:
     """What the link can do from now on, while layer l computes. Seconds."""
 
+    overlap_s: float
+    """The paper's window: remaining compute of l + attention of l+1 - launch overhead, as if nobody waited."""
     routing_known_s: tuple[float, ...]
-    """When the routing of layers l+1, l+2, ... will be known if nobody waits: from now, ascending."""
+    """When the routing of layers l+1, l+2, ... will be known: from now, ascending. Layer l waits for the demand copies
+    that are queued, and nobody after it."""
     copy_s: tuple[float, ...]
     """What one expert of layers l+1, l+2, ... takes on the link by itself."""
     demand_queued_s: float
@@ -37,8 +40,7 @@ class Window:
         bytes), at least 0 ("MoE-CORE: Coordinated Expert Offload", section "Mechanism"; the queued demand copies are
         ours).
         """
-        hidden_s = self.routing_known_s[0] - self.demand_queued_s
-        return max(0, math.floor(hidden_s / self.copy_s[0]))
+        return max(0, math.floor((self.overlap_s - self.demand_queued_s) / self.copy_s[0]))
 
 
 class _Median:
@@ -58,9 +60,13 @@ class _Median:
 class OverlapWindow:
     """Estimates windows. One thread calls it; an observation costs about a microsecond."""
 
-    def __init__(self, geometry: Geometry, launch_overhead_s: float = 0.0) -> None:
-        """`launch_overhead_s`: from the decision to the start of a copy, for all copies of a layer together."""
+    def __init__(self, geometry: Geometry, launch_overhead_s: float = 0.0, expert_compute_s: float = 0.0) -> None:
+        """`launch_overhead_s`: from the decision to the start of a copy, for all copies of a layer together.
+
+        `expert_compute_s`: what a layer still has to do when its last demand copy has landed.
+        """
         self.launch_overhead_s = launch_overhead_s
+        self.expert_compute_s = expert_compute_s
         self._expert_bytes = [layer.expert_bytes for layer in geometry.layers]
         self._compute_s = [_Median() for _ in geometry.layers]
         self._attention_s = [_Median() for _ in geometry.layers]
@@ -91,14 +97,19 @@ class OverlapWindow:
         last = min(layer + num_layers_ahead, len(self._expert_bytes) - 1)
         if rate is None or last <= layer:
             return None
-        known_s, elapsed_s = [], -self.launch_overhead_s
+        demand_s = demand_bytes / rate
+        overlap_s, known_s, elapsed_s = 0.0, [], -self.launch_overhead_s
         for at in range(layer, last):
             compute_s, attention_s = self._compute_s[at].value, self._attention_s[at + 1].value
             if compute_s is None or attention_s is None:
                 break
+            if at == layer:
+                overlap_s = elapsed_s + compute_s + attention_s
+                if demand_bytes:
+                    compute_s = max(compute_s, demand_s + self.expert_compute_s)
             elapsed_s += compute_s + attention_s
             known_s.append(elapsed_s)
         if not known_s:
             return None
         copy_s = tuple(self._expert_bytes[layer + 1 + at] / rate for at in range(len(known_s)))
-        return Window(tuple(known_s), copy_s, demand_bytes / rate, prefetch_bytes / rate)
+        return Window(overlap_s, tuple(known_s), copy_s, demand_s, prefetch_bytes / rate)

@@ -47,7 +47,7 @@ ADAPTIVE = ("router-ahead-floor", "router-ahead-gain", "layers-ahead-gain")
 
 def window(known_s, copy_s=1.0, demand_queued_s=0.0, prefetch_queued_s=0.0):
     known_s = known_s if isinstance(known_s, tuple) else (known_s,)
-    return Window(known_s, (copy_s,) * len(known_s), demand_queued_s, prefetch_queued_s)
+    return Window(known_s[0], known_s, (copy_s,) * len(known_s), demand_queued_s, prefetch_queued_s)
 
 
 @pytest.mark.parametrize("name", ADAPTIVE)
@@ -153,7 +153,7 @@ def test_looking_further_takes_the_nearest_first_and_then_what_has_time():
     assert isinstance(prefetcher, LayersAheadPrefetcher)
     assert prefetcher.num_layers_ahead == 4
     slow = window((0.7, 1.4, 2.1, 2.8))
-    planned = prefetcher.plan_ahead(forecasts([1, 2], [3, 4], [5], [6]), slow)
+    planned = LayersAheadGainPrefetcher(1, GainModel(0.5, 0.1)).plan_ahead(forecasts([1, 2], [3, 4], [5], [6]), slow)
     assert planned == [(1, 1), (2, 3)], "3 would be hidden by 0.1 s only, and 6 would be in layer 3's way"
 
 
