@@ -19,6 +19,10 @@ EXACT, APPROX = "exact", "approx"
 EVICTION_POLICIES = ("history", "lru", "lfu")
 PREFETCHERS = ("router-ahead", "router-ahead-floor", "router-ahead-gain", "layers-ahead-gain", "none")
 
+AUTO, FULL_LAYER, RING = "auto", "full-layer", "ring"
+PREFILL_PATHS = (AUTO, FULL_LAYER, RING)
+"""How prefill gets absent experts; auto: whole layers staged where two buffers are affordable, else the ring."""
+
 _UNITS = {
     "": 1,
     "b": 1,
@@ -88,6 +92,7 @@ class EngineConfig:
     mode: str = EXACT
     domain: str | None = None
     """Warm the cache by this domain's profile at load, where there is one."""
+    prefill: str = AUTO
     eviction: str = "history"
     prefetch: str = "router-ahead"
     prefetch_depth: int = 1
@@ -105,6 +110,8 @@ class EngineConfig:
             raise ConfigError("--memory and --residency contradict each other.", "Give one of them.")
         if self.mode not in (EXACT, APPROX):
             raise ConfigError(f"Unknown mode {self.mode!r}.", f"Choose {EXACT} or {APPROX}.")
+        if self.prefill not in PREFILL_PATHS:
+            raise ConfigError(f"Unknown prefill path {self.prefill!r}.", f"Choose one of {', '.join(PREFILL_PATHS)}.")
         if self.eviction not in EVICTION_POLICIES:
             raise ConfigError(
                 f"Unknown eviction policy {self.eviction!r}.", f"Choose one of {', '.join(EVICTION_POLICIES)}."

@@ -8,6 +8,7 @@ from engine.config import DEMO_MODEL, format_bytes
 from engine.demo_model import DEMO_LIMIT
 from engine.events import EngineReady
 from engine.offloaded_model import OffloadedModel
+from offload.budget import BudgetPlan
 
 
 def describe_ready(engine: OffloadedModel, mode: str, load_s: float) -> EngineReady:
@@ -42,7 +43,7 @@ def effective(engine: OffloadedModel, mode: str) -> tuple[tuple[str, str], ...]:
         ("budget", f"{format_bytes(budget.budget_bytes)} = {parts}"),
         ("slots", f"{shown} of {widest} a layer ({budget.residency_rate:.0%} of the experts)"),
         ("context", f"{budget.context_tok} tokens"),
-        ("prefill chunk", f"{config.prefill_chunk_tok} tokens"),
+        ("prefill", f"chunks of {config.prefill_chunk_tok} tokens, {_prefill_path(budget)}"),
         ("mode", f"{mode}, alpha {config.alpha:g}"),
         ("eviction", config.eviction),
         ("prefetch", f"{config.prefetch}{depth}, {predictable}"),
@@ -50,6 +51,10 @@ def effective(engine: OffloadedModel, mode: str) -> tuple[tuple[str, str], ...]:
         ("experts read", f"{loaded.store.num_direct_layers} of {len(engine.layers)} layers straight into slots"),
         ("threads", f"{engine.threads}, {engine.link.num_threads} link"),
     )
+
+
+def _prefill_path(budget: BudgetPlan) -> str:
+    return "whole layers staged in two buffers" if budget.has_layer_staging else "experts streamed through a ring"
 
 
 def describe_link(engine: OffloadedModel) -> str:

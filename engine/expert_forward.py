@@ -1,15 +1,13 @@
 """The experts function registered with transformers, and one MoE layer's part in prefill and in decode.
 
-Decode (DESIGN of MoE-CORE, "Mechanism"): the misses of this layer go to the link, the next layer's router is asked
-and its absent experts are queued behind them, resident experts are computed meanwhile, arriving ones as they land;
-outputs are summed in top-k order, so that arrival never changes a bit. Prefill is exact, evicts nothing, and streams
-what is absent through staging slots: each expert is fetched once a chunk, the next copy running under this one's
-compute.
+Decode (after "MoE-CORE: Coordinated Expert Offload", section "Mechanism"): the misses of this layer go to the link, the
+next layer's router is asked and its absent experts are queued behind them, resident experts are computed meanwhile,
+arriving ones as they land; outputs are summed in top-k order, so that arrival never changes a bit. Prefill is exact and
+evicts nothing; see `expert_prefill`.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
@@ -19,6 +17,7 @@ import torch
 from torch import nn
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 
+from engine.expert_prefill import ExpertPrefill
 from engine.formats import ExpertFormat
 from engine.prefetching import Prefetching
 from engine.router_tap import RouterTap
@@ -26,7 +25,6 @@ from engine.step_state import StepState
 from offload.cache import ExpertCache, Lease
 from offload.geometry import LayerGeometry
 from offload.slots import SlotPool
-from offload.staging import StagingRing
 from offload.substitution import Substitution
 
 EXPERTS_IMPLEMENTATION = "moe_chat_offload"
@@ -60,7 +58,7 @@ class Machinery:
 
     cache: ExpertCache
     pool: SlotPool
-    staging: StagingRing
+    prefill: ExpertPrefill
     prefetching: Prefetching
     substitution: Substitution
     state: StepState
@@ -83,8 +81,6 @@ class MoeLayer:
         self._layout, self._shared, self._state = layout, shared, shared.state
         self._cache, self._prefetching = shared.cache, shared.prefetching
         self._weights = {slot: layout.bind(shared.pool.tensor(slot)) for slot in shared.pool.slots_of(number)}
-        staging = shared.staging
-        self._staged = [layout.bind(staging.tensor(slot)) for slot in range(staging.num_slots)]
         self.last_experts: list[int] = []
         self.last_substitutes: list[int] = []
 
@@ -175,9 +171,16 @@ class MoeLayer:
         out = torch.zeros(num_tok * top_k, hidden.shape[-1], dtype=hidden.dtype)
         resident = self._cache.lock_resident(self.number, order_of)
         try:
-            for expert in resident:
-                self._run_rows(expert, self._weights[resident[expert]], hidden, rows_of, out, top_k)
-            self._stream([expert for expert in order_of if expert not in resident], hidden, rows_of, out, top_k)
+            for expert, slot in resident.items():
+                self._run_rows(self._weights[slot], hidden, rows_of[expert], out, top_k)
+            absent = [expert for expert in order_of if expert not in resident]
+            for fetched in self._shared.prefill.fetch(self.number, absent, num_tok):
+                if fetched.slot is not None:
+                    bound = self._weights[fetched.slot]
+                else:
+                    assert fetched.staged is not None, "what is not in a slot is staged"
+                    bound = self._layout.bind(fetched.staged)
+                self._run_rows(bound, hidden, rows_of[fetched.expert], out, top_k)
         finally:
             self._cache.release(self.number)
         weighted = out * weights.reshape(-1, 1)
@@ -192,43 +195,6 @@ class MoeLayer:
         known = [expert for expert in rows if expert < self.geometry.num_experts]
         return sorted(known, key=lambda expert: -rows[expert].numel()), rows
 
-    def _run_rows(
-        self,
-        expert: int,
-        bound: Any,
-        hidden: torch.Tensor,
-        rows_of: dict[int, torch.Tensor],
-        out: torch.Tensor,
-        top_k: int,
-    ) -> None:
-        rows = rows_of[expert]
+    def _run_rows(self, bound: Any, hidden: torch.Tensor, rows: torch.Tensor, out: torch.Tensor, top_k: int) -> None:
+        """One expert on its rows of the flat [tokens * k] routing."""
         out[rows] = self._layout.run(hidden[rows // top_k], bound).to(out.dtype)
-
-    def _stream(
-        self, experts: list[int], hidden: torch.Tensor, rows_of: dict[int, torch.Tensor], out: torch.Tensor, top_k: int
-    ) -> None:
-        """Absent experts one after the other, as many copies ahead as there are staging slots."""
-        staging = self._shared.staging
-        started: deque[tuple[int, Lease, bool]] = deque()
-        waiting = deque(experts)
-        try:
-            while waiting or started:
-                while waiting and len(started) < staging.num_slots:
-                    started.append(self._start(waiting.popleft()))
-                expert, lease, is_staged = started.popleft()
-                if lease.copy is not None:
-                    lease.copy.wait(self._state.is_cancelled)
-                bound = self._staged[lease.slot] if is_staged else self._weights[lease.slot]
-                self._run_rows(expert, bound, hidden, rows_of, out, top_k)
-                if is_staged:
-                    self._cache.count_prefill_load(self.number, self.geometry.expert_bytes)
-                    staging.free(lease.slot)
-        finally:
-            staging.free_all()
-
-    def _start(self, expert: int) -> tuple[int, Lease, bool]:
-        """An empty slot of the decode set is filled; a full set is left as it is and staging is used."""
-        lease = self._cache.claim_free(self.number, expert)
-        if lease is not None:
-            return expert, lease, False
-        return expert, self._shared.staging.load(self.number, expert, self.geometry.expert_bytes), True

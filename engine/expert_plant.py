@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from engine.config import EngineConfig
 from engine.expert_forward import Machinery, MoeLayer
+from engine.expert_prefill import ExpertPrefill, LayerPrefill, RingPrefill
 from engine.lookahead import Lookahead
 from engine.model_loading import LoadedModel
 from engine.planning import STAGING_SLOTS
@@ -20,22 +21,23 @@ from offload.eviction import make_eviction
 from offload.link import Link
 from offload.prefetch import make_prefetcher
 from offload.slots import SlotPool
-from offload.staging import StagingRing
+from offload.staging import LayerStaging, StagingRing
 from offload.substitution import make_substitution
 
 
 class ExpertPlant:
     """Allocates at construction, works from `connect` on, and ends with `close`."""
 
-    def __init__(self, config: EngineConfig, loaded: LoadedModel, slots_per_layer: Sequence[int]) -> None:
+    def __init__(
+        self, config: EngineConfig, loaded: LoadedModel, slots_per_layer: Sequence[int], has_layer_staging: bool
+    ) -> None:
         """Device memory, all of it, is allocated and touched here. Raises RuntimeError when the system refuses it."""
         geometry = loaded.plan.geometry
         expert_bytes = [layer.expert_bytes for layer in geometry.layers]
-        self._config, self._loaded = config, loaded
+        self._config, self._loaded, self._has_layer_staging = config, loaded, has_layer_staging
         self.layers: list[MoeLayer] = []
         self.link = Link(loaded.store, config.link_threads, config.link_bytes_per_s)
         self.pool = SlotPool(slots_per_layer, expert_bytes)
-        self.staging = StagingRing(STAGING_SLOTS, max(expert_bytes), self.link)
         self.cache = ExpertCache(geometry, self.pool, self.link, make_eviction(config.eviction, geometry))
 
     def connect(
@@ -45,10 +47,11 @@ class ExpertPlant:
         config, loaded, geometry = self._config, self._loaded, self._loaded.plan.geometry
         prefetcher = make_prefetcher(config.prefetch, config.prefetch_depth)
         self.prefetching = Prefetching(self.cache, self.link, lookahead, prefetcher, geometry, always_predict)
+        self.prefill = self._make_prefill(state)
         machinery = Machinery(
             cache=self.cache,
             pool=self.pool,
-            staging=self.staging,
+            prefill=self.prefill,
             prefetching=self.prefetching,
             substitution=make_substitution("boundary", config.alpha),
             state=state,
@@ -59,6 +62,13 @@ class ExpertPlant:
             self.layers.append(layer)
         hidden_dim = int(loaded.model.config.get_text_config().hidden_size)
         machinery.expert_compute_s = self.layers[0].measure_expert_compute_s(hidden_dim)
+
+    def _make_prefill(self, state: StepState) -> ExpertPrefill:
+        geometry = self._loaded.plan.geometry
+        if self._has_layer_staging:
+            return LayerPrefill(self.cache, LayerStaging(geometry, self.link), geometry, state.is_cancelled)
+        ring = StagingRing(STAGING_SLOTS, max(layer.expert_bytes for layer in geometry.layers), self.link)
+        return RingPrefill(self.cache, ring, geometry, state.is_cancelled)
 
     def close(self) -> None:
         """Stops the link. Safe to call twice."""

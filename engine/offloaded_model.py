@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from engine import machine
-from engine.config import APPROX, EngineConfig, SamplingConfig
+from engine.config import APPROX, AUTO, FULL_LAYER, EngineConfig, SamplingConfig
 from engine.decode import Decoder
 from engine.events import LoadProgress
 from engine.expert_forward import ProbedLayer
@@ -99,10 +99,11 @@ class OffloadedModel:
             self._plant.close()
             self._plant = None
         self.config = config
-        plant = self._plant = ExpertPlant(config, self.loaded, slots_per_layer)
+        has_layer_staging = self.budget.has_layer_staging if config.prefill == AUTO else config.prefill == FULL_LAYER
+        plant = self._plant = ExpertPlant(config, self.loaded, slots_per_layer, has_layer_staging)
         plant.connect(self._lookahead, self._taps, self.state, self._always_predict)
         self.link, self.pool, self.cache, self.layers = plant.link, plant.pool, plant.cache, plant.layers
-        self.prefetching = plant.prefetching
+        self.prefetching, self.prefill = plant.prefetching, plant.prefill
         self.decoder.cache.reset()
 
     def set_mode(self, mode: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from engine import machine
-from engine.config import EngineConfig, format_bytes
+from engine.config import AUTO, FULL_LAYER, EngineConfig, format_bytes
 from engine.model_loading import ModelPlan, load_model
 from engine.task_outcome import TaskOutcome
 from offload.budget import BudgetPlan, BudgetRequest, plan_budget
@@ -33,6 +33,7 @@ def budget_for(config: EngineConfig, plan: ModelPlan) -> BudgetPlan:
             context_tok=config.context_tok,
             model_context_tok=plan.model_context_tok,
             available_bytes=machine.available_bytes(),
+            layer_staging=None if config.prefill == AUTO else config.prefill == FULL_LAYER,
         )
     )
 

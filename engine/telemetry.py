@@ -4,6 +4,7 @@ second."""
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Callable
 from time import monotonic, perf_counter
 
@@ -78,7 +79,7 @@ class Telemetry:
 
     def __init__(self, engine: OffloadedModel) -> None:
         self._cache, self._link, self._layers, self._plan = engine.cache, engine.link, engine.layers, engine.budget
-        self._prefetching = engine.prefetching
+        self._prefetching, self._prefill = engine.prefetching, engine.prefill
         self._state = engine.state
         self._sequence = 0
         self._turn_start = Counters()
@@ -89,6 +90,11 @@ class Telemetry:
         self.mode = "exact"
         self.context_used_tok = 0
         self.is_context_approximate = False
+
+    @property
+    def served(self) -> Counter[str]:
+        """How many layers' prefills took which path, since load."""
+        return self._prefill.served
 
     def see(self, kv: KvCache) -> None:
         """Notes what the KV cache holds."""
@@ -167,6 +173,7 @@ class TurnRecord:
         self._telemetry, self._prompt_tok, self.reused_tok = telemetry, prompt_tok, reused_tok
         self._describe_link = describe_link
         self._clock = telemetry.begin_turn()
+        self._served_before = Counter(telemetry.served)
         self._prefill_bytes: int | None = None
         self.new_tok = 0
 
@@ -178,6 +185,12 @@ class TurnRecord:
         """One more token was drawn."""
         self._clock.token()
         self.new_tok += 1
+
+    def _prefill_path(self) -> str:
+        """How many layers' prefills took which path, the most frequent first."""
+        served = self._telemetry.served - self._served_before
+        whole = sum(served.values())
+        return ", ".join(f"{path} ({count} of {whole})" for path, count in served.most_common())
 
     def stats(self) -> TurnStats:
         """The record as it stands."""
@@ -198,6 +211,6 @@ class TurnRecord:
             prefill_bytes=prefill_bytes,
             decode_bytes=counters.bytes_loaded - prefill_bytes,
             label=label,
-            prefill_path="resident experts in place, the others streamed one at a time",
+            prefill_path=self._prefill_path(),
             link=self._describe_link(),
         )

@@ -179,6 +179,10 @@ class ExpertCache:
         tally.prefill_loads += 1
         tally.bytes_loaded += num_bytes
 
+    def has_empty_slot(self, layer: int) -> bool:
+        """Whether the layer's group has a slot that holds nothing and awaits nothing."""
+        return bool(self._layers[layer].group.free)
+
     # ---- questions; they see the books as last settled
 
     def slot_of(self, layer: int, expert: int) -> int | None:
