@@ -48,8 +48,9 @@ def _masthead() -> Content:
 
 
 def _question(num_domains: int) -> Content:
+    last = min(num_domains, 9)
     return Content.assemble(
-        ("What is this chat about?", "bold"), (f"   arrows and enter, a click, or 1 to {num_domains}", "$quiet")
+        ("What is this chat about?", "bold"), (f"   arrows and enter, a click, or 1 to {last}", "$quiet")
     )
 
 
@@ -179,16 +180,21 @@ class DomainMenu(Screen[Domain | None]):
         self._show_all()
 
     def _show_all(self) -> None:
-        self.query_one(DomainList).show()
-        detail = self.query_one("#menu-detail", Static)
-        text = Content.styled(visible(self._detail()), "$warning" if self._asking else "$quiet")
-        if detail.content != text:
-            detail.update(text)
+        domains = self.query_one(DomainList)
+        domains.show()
+        self._update("#menu-question", _question(len(domains.domains)))
+        colour = "$warning" if self._asking else "$quiet"
+        self._update("#menu-detail", Content.styled(visible(self._detail()), colour))
         self._show_engine()
         keys = (self._asking, self._book.task is None, self._book.is_known, self._book.names(), self._domain.name)
         if keys != self._shown_keys:  # the footer is composed anew: not on every beat
             self._shown_keys = keys
             self.refresh_bindings()
+
+    def _update(self, selector: str, content: Content) -> None:
+        static = self.query_one(selector, Static)
+        if static.content != content:
+            static.update(content)
 
     def _detail(self) -> str:
         name, snapshot = self._domain.name, self._bridge.snapshot

@@ -241,6 +241,11 @@ class FakeEngine:
         self.profiles = profiles
         self.tell(Profiles(profiles))
 
+    def warm(self, domain: str) -> None:
+        """The domain is set, and the cache warmed where there is a profile."""
+        profile = next((profile for profile in self.profiles if profile.domain == domain), None)
+        self.tell(DomainSet(domain, 62 if profile else None, profile.expected_hit_rate if profile else None))
+
     def begin_answer(self, text: str, num_tok: int) -> int:
         """The prompt read, then some text; returns the request."""
         request_id = self.submitted()[-1].request_id
@@ -277,6 +282,4 @@ class ObedientEngine(FakeEngine):
         elif isinstance(command, SetMode):
             self.tell(ModeChanged(command.mode, None, None))
         elif isinstance(command, SetDomain):
-            profile = next((profile for profile in self.profiles if profile.domain == command.domain), None)
-            expected = profile.expected_hit_rate if profile else None
-            self.tell(DomainSet(command.domain, 62 if profile else None, expected))
+            self.warm(command.domain)

@@ -14,7 +14,7 @@ from tempfile import mkdtemp
 from app.chat_app import ChatApp
 from app.chat_store import ChatStore
 from app.engine_bridge import EngineBridge
-from engine.api import Cancel, Command, Load, SetMode, Submit
+from engine.api import BuildProfile, Cancel, Command, DeleteProfile, Load, SetDomain, SetMode, Submit
 from engine.config import EXACT, EngineConfig, SamplingConfig
 from engine.events import (
     CANCELLED,
@@ -22,9 +22,14 @@ from engine.events import (
     LABEL_EXACT,
     STOP,
     Event,
+    Failed,
     LoadProgress,
     ModeChanged,
     PrefillProgress,
+    Profiles,
+    ProfileState,
+    TaskEnded,
+    TaskProgress,
     TextDelta,
     TurnEnded,
 )
@@ -65,6 +70,7 @@ class ScriptedEngine(FakeEngine):
         self._is_ready = False
         self._mode = EXACT
         self._request_id: int | None = None
+        self._building: BuildProfile | None = None
         self._begun_at = 0.0
         self._pieces: list[str] = []
         self._num_tok = 0
@@ -84,6 +90,16 @@ class ScriptedEngine(FakeEngine):
                 self.tell(PrefillProgress(request_id, 0, 38, 0))
             case Cancel() if self._request_id is not None:
                 self._end(CANCELLED)
+            case Cancel(request_id) if self._building is not None:
+                self._building = None
+                self.tell(Failed(request_id, "Stopped", "It was stopped.", "", is_fatal=False))
+            case SetDomain(domain):
+                self.warm(domain)
+            case BuildProfile():
+                self._building, self._begun_at = command, time.monotonic()
+            case DeleteProfile(request_id, domain):
+                self.tell(TaskEnded(request_id, True, {}, ()))
+                self.has_profiles(*(profile for profile in self.profiles if profile.domain != domain))
             case SetMode(mode):
                 self._mode = mode
                 is_answering = self._request_id is not None
@@ -103,7 +119,9 @@ class ScriptedEngine(FakeEngine):
             self.tell(LoadProgress("reading weights", int(139 * MIB * share), 139 * MIB))
             if share >= 1:
                 self._is_ready = True
-                self.tell(READY)
+                self.tell(READY, Profiles(self.profiles))
+        if self._building is not None:
+            self._build(self._building, int(2 * (now - self._begun_at)))
         while self._request_id is not None and now > self._begun_at + 0.5 + self._token_s * self._num_tok:
             self._recent.append(1000 * self._token_s * random.uniform(0.8, 1.7))
             self._num_tok += 1
@@ -124,6 +142,14 @@ class ScriptedEngine(FakeEngine):
                 num_experts=experts,
                 recent_tpot_ms=tuple(self._recent[-64:]),
             )
+
+    def _build(self, command: BuildProfile, num_done: int) -> None:
+        self.tell(TaskProgress(command.request_id, "recording", min(num_done, 40), 40))
+        if num_done >= 40:
+            self._building = None
+            self.tell(TaskEnded(command.request_id, True, {"expected_hit_rate": 0.88}, ()))
+            others = (profile for profile in self.profiles if profile.domain != command.domain)
+            self.has_profiles(*others, ProfileState(command.domain, 0.88, 40))
 
     def _end(self, reason: str) -> None:
         assert self._request_id is not None

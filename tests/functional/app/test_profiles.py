@@ -232,6 +232,7 @@ async def test_a_profile_of_the_users_own_is_a_domain_of_its_own(stage: Stage) -
     stage.engine.has_profiles(ProfileState("my-tickets", 0.7, 12))
     await stage.see("my-tickets")
     await stage.see("expected hit rate 70 %, 12 prompts")
+    await stage.see("1 to 8")
     await stage.pilot.press("8")
     await stage.see("moe-chat · my-tickets")
     await stage.see("cache warmed for my-tickets")
