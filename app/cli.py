@@ -75,11 +75,26 @@ def _add_tasks(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--tokens", type=int, default=32, metavar="N", help="tokens to decode and compare (default: 32)"
     )
     bench = commands.add_parser("bench", help="measure", epilog=_EXIT_CODES)
-    benches = bench.add_subparsers(dest="bench", metavar="WHAT", required=True)
-    overhead = benches.add_parser("overhead", help="time a decode step against plain transformers", epilog=_EXIT_CODES)
-    overhead.add_argument("--rounds", type=int, default=30, metavar="N", help="interleaved rounds (default: 30)")
+    bench.add_argument(
+        "bench",
+        metavar="WHAT",
+        nargs="?",
+        choices=("policies", "overhead"),
+        default="policies",
+        help="policies (default): the residency policies against each other and against the physical limit; "
+        "overhead: a decode step against plain transformers",
+    )
+    bench.add_argument("--quick", action="store_true", help="policies: fewer prompts and tokens")
+    bench.add_argument(
+        "--links",
+        metavar="LIST",
+        default="A,own",
+        help="policies: A (a copy takes 0.95 of a layer), B (load-on-demand costs 1.75x all-resident), own (the real "
+        "link), or a bandwidth such as 0.5GB/s, separated by commas (default: A,own)",
+    )
+    bench.add_argument("--rounds", type=int, default=30, metavar="N", help="overhead: interleaved rounds (default: 30)")
     plan = commands.add_parser("plan", help="split the byte budget for a model, without loading it", epilog=_EXIT_CODES)
-    for task in (verify, overhead, plan):
+    for task in (verify, bench, plan):
         _add_task_options(task)
 
 

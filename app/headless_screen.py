@@ -28,13 +28,7 @@ def event_json(event: Event) -> dict[str, object] | None:
     """One event as the object that --json prints; None for events it leaves out."""
     match event:
         case LoadProgress():
-            return {
-                "event": "loading",
-                "stage": event.stage,
-                "done": event.done,
-                "total": event.total,
-                "unit": event.unit,
-            }
+            return {"event": "loading", **asdict(event)}
         case EngineReady():
             return _ready_json(event)
         case PrefillProgress():

@@ -1,4 +1,4 @@
-"""`moe-chat verify`, `bench overhead`, `plan` and `profile`: long-running requests to the engine, without a screen."""
+"""`moe-chat verify`, `bench`, `plan` and `profile`: long-running requests to the engine, without a screen."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from app.headless import (
 from app.headless_profiles import profile_command
 from app.headless_screen import HeadlessScreen
 from app.paths import AppPaths
-from engine.api import BenchOverhead, BuildProfile, Cancel, DeleteProfile, Plan, ShowProfile, Verify
+from engine.api import BenchOverhead, BenchPolicies, BuildProfile, Cancel, DeleteProfile, Plan, ShowProfile, Verify
 from engine.config import EngineConfig
 from engine.events import Failed, TaskEnded
 
-Task = Verify | BenchOverhead | Plan | BuildProfile | ShowProfile | DeleteProfile
+Task = Verify | BenchOverhead | BenchPolicies | Plan | BuildProfile | ShowProfile | DeleteProfile
 
 _REQUEST_ID = 1
 
@@ -51,6 +51,8 @@ def _task(arguments: argparse.Namespace, config: EngineConfig) -> Task:
     match arguments.command:
         case "verify":
             return Verify(_REQUEST_ID, options.at_least_one(arguments.tokens, "--tokens"))
+        case "bench" if arguments.bench == "policies":
+            return BenchPolicies(_REQUEST_ID, arguments.quick, tuple(arguments.links.split(",")))
         case "bench":
             return BenchOverhead(_REQUEST_ID, options.at_least_one(arguments.rounds, "--rounds"))
         case "plan":
