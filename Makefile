@@ -1,7 +1,7 @@
 # make chat      install, build the demo model once, and chat
 # make test      install and run the tests (ten minutes at most); make test-all: the long ones too
 # make check     formatting, lint, types, import contracts
-# make bench     what the engine costs, against plain transformers
+# make bench     the residency policies against each other, and what the engine costs against plain transformers
 # ARGS="..."     goes to the program: make chat ARGS="--residency 25%"
 
 PYTHON ?= python3
@@ -29,6 +29,7 @@ check: $(VENV)/.installed-test
 	$(BIN)/lint-imports
 
 bench: $(VENV)/.installed
+	$(BIN)/moe-chat bench policies --quick $(ARGS)
 	$(BIN)/moe-chat bench overhead $(ARGS)
 
 clean:

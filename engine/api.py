@@ -78,7 +78,8 @@ class BenchPolicies:
     request_id: int
     is_quick: bool = False
     links: tuple[str, ...] = ("A", "own")
-    """A: one copy takes 0.95 of a layer's time. B: load-on-demand costs 1.75x all-resident. own: the real link."""
+    """A: one copy takes 0.95 of a layer's time. B: load-on-demand costs 1.75x all-resident. own: the real link. Or a
+    bandwidth, such as 0.5GB/s."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,10 @@ def parse_bytes(text: str) -> int:
 
 def parse_rate(text: str) -> float:
     """`0.5GB/s` or `500MB` -> bytes per second. Raises ConfigError."""
-    rate = parse_bytes(re.sub(r"/s\s*$", "", text))
+    try:
+        rate = parse_bytes(re.sub(r"/s\s*$", "", text))
+    except ConfigError:
+        rate = 0
     if rate <= 0:
         raise ConfigError(f"{text!r} is not a bandwidth.", "Write it like 0.5GB/s.")
     return float(rate)

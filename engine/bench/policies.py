@@ -15,7 +15,7 @@ import torch
 
 from engine.bench.report import VariantRow, rows_as_lines
 from engine.bench.workload import Run, Task, all_slots, interleaved, layer_time_s, make_tasks, run_task
-from engine.config import APPROX, EXACT, EngineConfig
+from engine.config import APPROX, EXACT, EngineConfig, parse_rate
 from engine.offloaded_model import OffloadedModel
 from engine.task_outcome import OnTaskProgress, TaskOutcome
 from offload.belady import belady_pool_loads
@@ -93,6 +93,8 @@ class _Bench:
 
     def run(self, links: Sequence[str]) -> TaskOutcome:
         engine = self._engine
+        for link in links:
+            self._check_name(link)
         self._on_progress("answering with every expert resident", 0, 1)
         engine.rebuild(self._base, all_slots(engine))
         tasks = make_tasks(engine, self._num_tok, self._per_domain)
@@ -122,6 +124,12 @@ class _Bench:
 
     # -- calibration --------------------------------------------------------------------------------------------------
 
+    @staticmethod
+    def _check_name(link: str) -> None:
+        """Raises ConfigError before anything is measured."""
+        if link not in ("A", "B", "own"):
+            parse_rate(link)
+
     def _floor_ms(self, tasks: Sequence[Task]) -> float:
         runs = [run_task(self._engine, self._base, all_slots(self._engine), task) for task in tasks]
         return statistics.median(time for run in runs for time in run.tpot_ms)
@@ -133,6 +141,8 @@ class _Bench:
         """Bytes per second of a link by name; None: the machine's own."""
         if link == "own":
             return None
+        if link not in ("A", "B"):
+            return parse_rate(link)
         if link == "A":
             return self._expert_bytes() / (_COPY_SHARE_OF_LAYER * layer_s)
         self._on_progress("calibrating link B", 0, 2)
