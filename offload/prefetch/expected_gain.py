@@ -27,9 +27,9 @@ from dataclasses import dataclass
 class GainModel:
     """The two prices of a prefetch."""
 
-    demand_probability: float = 0.8
+    demand_probability: float = 0.5
     """q: that a layer has a demand copy, in [0, 1]."""
-    victim_loads: float = 0.3
+    victim_loads: float = 0.2
     """v: copies made for want of one slot; k times the slope of the layer's hit-rate curve where it stands."""
 
     def __post_init__(self) -> None:

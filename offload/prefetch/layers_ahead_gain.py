@@ -20,7 +20,7 @@ class LayersAheadGainPrefetcher:
     needs_prediction = True
     needs_window = True
 
-    def __init__(self, depth: int, model: GainModel | None = None, num_layers_ahead: int = 4) -> None:
+    def __init__(self, depth: int, model: GainModel | None = None, num_layers_ahead: int = 2) -> None:
         """`depth`: for the next layer, used until a window is measured. Raises ValueError for a negative one."""
         if depth < 0 or num_layers_ahead < 1:
             raise ValueError(f"prefetch depth is {depth}, {num_layers_ahead} layers ahead")

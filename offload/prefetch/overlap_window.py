@@ -88,10 +88,11 @@ class OverlapWindow:
     def window(
         self, layer: int, *, demand_bytes: int = 0, prefetch_bytes: int = 0, num_layers_ahead: int = 1
     ) -> Window | None:
-        """The window that opens now that `layer`'s routing is known and its misses, `demand_bytes`, are queued.
+        """The window that opens now that `layer`'s routing is known and its misses are queued.
 
-        `prefetch_bytes`: still queued from earlier. Covers up to `num_layers_ahead` layers. None: it is the last layer,
-        or something was not measured yet.
+        `demand_bytes`: still to be copied of what the layer waits for, prefetches that are late among them;
+        `prefetch_bytes`: of everything else on the link or queued. Covers up to `num_layers_ahead` layers. None: it is
+        the last layer, or something was not measured yet.
         """
         rate = self._bytes_per_s
         last = min(layer + num_layers_ahead, len(self._expert_bytes) - 1)

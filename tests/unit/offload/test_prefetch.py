@@ -151,14 +151,14 @@ def forecasts(*rankings):
 def test_looking_further_takes_the_nearest_first_and_then_what_has_time():
     prefetcher = make_prefetcher("layers-ahead-gain", 1)
     assert isinstance(prefetcher, LayersAheadPrefetcher)
-    assert prefetcher.num_layers_ahead == 4
+    assert prefetcher.num_layers_ahead == 2
     slow = window((0.7, 1.4, 2.1, 2.8))
-    planned = LayersAheadGainPrefetcher(1, GainModel(0.5, 0.1)).plan_ahead(forecasts([1, 2], [3, 4], [5], [6]), slow)
+    planned = LayersAheadGainPrefetcher(1, GainModel(0.5, 0.1), 4).plan_ahead(forecasts([1, 2], [3, 4], [5], [6]), slow)
     assert planned == [(1, 1), (2, 3)], "3 would be hidden by 0.1 s only, and 6 would be in layer 3's way"
 
 
 def test_looking_further_reckons_with_what_is_queued():
-    ahead = LayersAheadGainPrefetcher(1, GainModel(0.0, 0.0))
+    ahead = LayersAheadGainPrefetcher(1, GainModel(0.0, 0.0), 4)
     known_s = (1.0, 2.0, 3.0)
     assert ahead.plan_ahead(forecasts([1], [2], [3]), window(known_s)) == [(1, 1), (2, 2), (3, 3)]
     assert ahead.plan_ahead(forecasts([1], [2], [3]), window(known_s, 1.0, 1.0)) == [(2, 2), (3, 3)]
