@@ -17,18 +17,21 @@ _SMALLEST_SPREAD = 1e-30
 
 @dataclass(frozen=True, slots=True)
 class HistoryWeights:
-    """The nonnegative weights of the four terms, and how far the first two look back. The paper gives no values."""
+    """The nonnegative weights of the four terms, and how far the first two look back. The paper gives no values.
+
+    The defaults were found by replay (`offload.eviction.tuning`).
+    """
 
     count: float = 1.0
     """Of the selections in the last `window_steps` steps of the layer."""
-    ema: float = 1.0
+    ema: float = 2.0
     """Of the exponential moving average of selections."""
-    score: float = 1.0
+    score: float = 0.5
     """Of the current router score, where there is one."""
     recency: float = 1.0
     """Of how recently the expert was selected."""
-    window_steps: int = 64
-    ema_decay: float = 0.9
+    window_steps: int = 256
+    ema_decay: float = 0.8
     """What a step leaves of the average."""
 
     def __post_init__(self) -> None:
