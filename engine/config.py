@@ -131,8 +131,10 @@ class EngineConfig:
             value = getattr(self, name)
             if value is not None and value < low:
                 raise ConfigError(f"{name} is {value}.", f"It must be at least {low}.")
-        if self.alpha < 0:
+        if not self.alpha >= 0:
             raise ConfigError(f"alpha is {self.alpha}.", "It must not be negative.")
+        if self.link_bytes_per_s is not None and not self.link_bytes_per_s > 0:
+            raise ConfigError(f"link_bytes_per_s is {self.link_bytes_per_s}.", "It must be above 0.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,11 @@ from offload.slots import page_aligned_bytes
 _LAYER_NUMBER = re.compile(r"\.(\d+)\.")
 
 
-class LoadCancelled(Exception):
+class LoadStopped(Exception):
+    """Whoever loads wants no more of it; passes through the library as it is."""
+
+
+class LoadCancelled(LoadStopped):
     """The user stopped the loading."""
 
 
@@ -162,7 +166,7 @@ def _from_pretrained(folder: Path, config: Any, on_index: Any, on_read: Callable
                 trust_remote_code=False,
                 output_loading_info=True,
             )
-    except (MoeChatError, OffloadError, LoadCancelled, MemoryError):
+    except (MoeChatError, OffloadError, LoadStopped, MemoryError):
         raise
     except Exception as error:  # whatever the library makes of a config that makes no sense
         if "Unrecognized configuration class" in str(error) or "experts implementation" in str(error).lower():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from engine import machine
 from engine.config import AUTO, FULL_LAYER, EngineConfig, format_bytes
-from engine.model_loading import ModelPlan, load_model
+from engine.model_loading import LoadStopped, ModelPlan, load_model
 from engine.task_outcome import TaskOutcome
 from offload.budget import BudgetPlan, BudgetRequest, plan_budget
 
@@ -49,7 +49,7 @@ def _first_rss_bytes() -> int:
     return machine.rss_bytes()
 
 
-class _Planned(Exception):
+class _Planned(LoadStopped):
     """Carries the plans out of a load that goes no further."""
 
     def __init__(self, model: ModelPlan, budget: BudgetPlan) -> None:

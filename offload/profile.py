@@ -31,7 +31,7 @@ _MAX_CURVE_POINTS = 32
 """A curve of more slot counts is replayed at so many of them, and straight in between."""
 _FORMAT = "moe-chat domain profile"
 _VERSION = 1
-_REMEDY = "Build the profile again: moe-chat profile build"
+_REMEDY = "Build the profile again: moe-chat profile build --domain NAME"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
