@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psutil
+import pytest
 
 from engine.api import Load
 from engine.config import format_bytes
@@ -43,6 +44,7 @@ def test_the_demo_at_half_residency(new_engine: NewEngine, demo_folder: Path) ->
     assert memory.peak_rss_bytes > 0.5 * memory.budget_bytes  # a plan that is far too large would pass as well
 
 
+@pytest.mark.long
 def test_a_budget_too_small_says_what_would_do_and_that_does(new_engine: NewEngine, demo_folder: Path) -> None:
     engine = new_engine()
     engine.client.send(Load(config_of(demo_folder, memory_bytes=300 * MIB, context_tok=1024)))

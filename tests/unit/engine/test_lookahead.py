@@ -61,7 +61,14 @@ def test_the_prediction_is_the_next_router_on_this_state(tiny_folder: TinyFolder
                 assert set(predicted) == routers_choice(lookahead, ahead, hidden)
 
 
-@pytest.mark.parametrize("name", [name for name in SUPPORTED if name not in HEAVY])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in PREDICTED else pytest.mark.long)
+        for name in SUPPORTED
+        if name not in HEAVY
+    ],
+)
 def test_the_short_form_agrees_with_the_router_on_fresh_inputs(tiny_folder: TinyFolder, name: str) -> None:
     with opened(tiny_folder(name)) as engine, torch.inference_mode():
         lookahead = lookahead_of(engine)

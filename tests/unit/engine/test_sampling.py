@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,19 +43,23 @@ def generated(plain: Any, seed: int, **settings: Any) -> list[int]:
     return ids[0, len(PROMPT) :].tolist()
 
 
-def drawn(folder: Path, **settings: Any) -> list[int]:
+@pytest.fixture(scope="module")
+def engine(folder: Path) -> Iterator[OffloadedModel]:
+    model = OffloadedModel(config_of(folder), folder, lambda progress: None, lambda: False)
+    yield model
+    model.close()
+
+
+def drawn(engine: OffloadedModel, **settings: Any) -> list[int]:
     """New ids of our loop."""
-    engine = OffloadedModel(config_of(folder), folder, lambda progress: None, lambda: False)
-    try:
-        logits = engine.decoder.prefill(PROMPT, lambda done_tok: None)
-        return list(engine.decoder.tokens(logits, Sampler(SamplingConfig(**settings)), NEW_TOK))
-    finally:
-        engine.close()
+    engine.decoder.cache.reset()
+    logits = engine.decoder.prefill(PROMPT, lambda done_tok: None)
+    return list(engine.decoder.tokens(logits, Sampler(SamplingConfig(**settings)), NEW_TOK))
 
 
 @pytest.mark.parametrize("settings", [{}, {"repetition_penalty": 1.3}, {"repetition_penalty": 0.8}], ids=str)
-def test_greedy(folder: Path, plain: Any, settings: dict[str, Any]) -> None:
-    assert drawn(folder, temperature=0.0, **settings) == generated(plain, 0, **settings)
+def test_greedy(engine: OffloadedModel, plain: Any, settings: dict[str, Any]) -> None:
+    assert drawn(engine, temperature=0.0, **settings) == generated(plain, 0, **settings)
 
 
 @pytest.mark.parametrize(
@@ -73,10 +78,10 @@ def test_greedy(folder: Path, plain: Any, settings: dict[str, Any]) -> None:
     ids=str,
 )
 @pytest.mark.parametrize("seed", [0, 7])
-def test_seeded(folder: Path, plain: Any, settings: dict[str, Any], seed: int) -> None:
+def test_seeded(engine: OffloadedModel, plain: Any, settings: dict[str, Any], seed: int) -> None:
     # The library's own default, which a config can only leave by saying so.
     expected = generated(plain, seed, **({"top_k": 0} | settings))
-    assert drawn(folder, seed=seed, **settings) == expected
+    assert drawn(engine, seed=seed, **settings) == expected
 
 
 def draw(logits: list[float], num_draws: int = 200, **settings: Any) -> set[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -101,9 +102,10 @@ def test_counters_add_up_after_every_turn_and_layer(folder: Path) -> None:
 # -- the KV cache over turns -------------------------------------------------------------------------------------------
 
 
-def cold_ids(folder: Path, *turns: str, **options: Any) -> list[int]:
+@functools.cache
+def cold_ids(folder: Path, *turns: str) -> list[int]:
     """What a session that has seen nothing comes to."""
-    with TinyBench(folder, **options) as bench:
+    with TinyBench(folder) as bench:
         bench.ask(*turns)
         return bench.ids
 
@@ -166,8 +168,7 @@ def cancel_after(bench: TinyBench, num_asked: int) -> None:
 
 @pytest.mark.parametrize(
     ("name", "num_asked"),
-    [(name, num) for name in ("qwen3_moe", "gpt_oss", "qwen3_next") for num in (0, 1, 2, 4, 6, 9)]
-    + [("deepseek_v4", 5)],
+    [(name, num) for name in ("qwen3_moe", "gpt_oss", "qwen3_next") for num in (0, 2, 6, 9)] + [("deepseek_v4", 5)],
 )
 def test_cancelled_in_prefill(tiny_folder: TinyFolder, name: str, num_asked: int) -> None:
     folder = tiny_folder(name)
@@ -378,7 +379,7 @@ def failing_read(bench: TinyBench, monkeypatch: pytest.MonkeyPatch, at_read: int
 
 
 @pytest.mark.parametrize("name", ["qwen3_moe", "gpt_oss", "qwen3_next"])
-@pytest.mark.parametrize("at_read", [1, 8, 17, 30, 40])
+@pytest.mark.parametrize("at_read", [1, 17, 40])
 def test_a_read_error_ends_the_answer_and_not_the_session(
     tiny_folder: TinyFolder, name: str, at_read: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
