@@ -63,7 +63,7 @@ def stats_lines(stats: TurnStats, reason: str, top_k: int | None) -> list[str]:
         f"{counters.prefetch_late} late",
         f"{counters.prefetch_wasted} wasted",
         f"{counters.prefetch_cancelled} cancelled",
-        f"{counters.prefetch_in_flight} open",
+        f"{max(counters.prefetch_in_flight, 0)} open",  # one issued in an earlier answer may be judged in this one
     )
     lines = {
         "answer": (f"{stats.new_tok} tok", _REASONS.get(reason, "complete"), label_text(stats, top_k)),

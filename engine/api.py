@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from engine.config import EngineConfig, SamplingConfig
+from engine.config import EngineConfig, SamplingConfig, check_mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +50,12 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class SetMode:
-    """EXACT or APPROX, from the next token on."""
+    """EXACT or APPROX, from the next token on. Raises ConfigError for another mode."""
 
     mode: str
+
+    def __post_init__(self) -> None:
+        check_mode(self.mode)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,12 @@ _UNITS = {
 _UNITS |= {"ki": 2**10, "kib": 2**10, "mi": 2**20, "mib": 2**20, "gi": 2**30, "gib": 2**30, "ti": 2**40, "tib": 2**40}
 
 
+def check_mode(mode: str) -> None:
+    """Raises ConfigError for what is not a mode."""
+    if mode not in (EXACT, APPROX):
+        raise ConfigError(f"Unknown mode {mode!r}.", f"Choose {EXACT} or {APPROX}.")
+
+
 def parse_bytes(text: str) -> int:
     """`6GiB`, `500 MB`, `1.5g` -> bytes. Raises ConfigError."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
@@ -111,8 +117,7 @@ class EngineConfig:
     def __post_init__(self) -> None:
         if self.memory_bytes is not None and self.residency is not None:
             raise ConfigError("--memory and --residency contradict each other.", "Give one of them.")
-        if self.mode not in (EXACT, APPROX):
-            raise ConfigError(f"Unknown mode {self.mode!r}.", f"Choose {EXACT} or {APPROX}.")
+        check_mode(self.mode)
         if self.prefill not in PREFILL_PATHS:
             raise ConfigError(f"Unknown prefill path {self.prefill!r}.", f"Choose one of {', '.join(PREFILL_PATHS)}.")
         if self.eviction not in EVICTION_POLICIES:

@@ -59,7 +59,8 @@ class DomainProfiles:
         return DomainSet(domain, num_warmed, self._expected(profile))
 
     def build(self, command: BuildProfile, on_progress: OnTaskProgress) -> TaskOutcome:
-        """Records, builds and keeps a profile; what is recorded is held outside the byte budget. Raises ConfigError for prompts that cannot be read, WaitCancelled."""
+        """Records, builds and keeps a profile; what is recorded is held outside the byte budget. Raises ConfigError
+        for prompts that cannot be read, WaitCancelled."""
         if command.prompts_path is None:
             prompts = shipped_prompts(command.domain)[: command.num_prompts]
         else:

@@ -81,6 +81,8 @@ class OffloadedModel:
             self._warm_up(1)
             self._lookahead.prepare()
             self.threads = choose_threads(config.compute_threads, lambda: self._warm_up(1))
+            for layout in loaded.formats:
+                layout.choose_kernel()
         layers = loaded.plan.geometry.layers
         self._taps = [
             RouterTap(router, ranking, layer, self.state)

@@ -117,12 +117,14 @@ class Session:
         self._emit(TurnEnded(request.request_id, reason, turn.record.stats(), turn.text))
 
     def _begin(self, request: Submit) -> _Turn:
+        started_s = perf_counter()
         loaded, kv = self.engine.loaded, self.engine.decoder.cache
         sampling = with_model_defaults(request.sampling, loaded.generation_config)
         prompt = encode(loaded.tokenizer, request.messages)
         check_fits(len(prompt), self.engine.budget.context_tok)
         note = "" if kv.keep_prefix(common_prefix(kv.tokens, prompt)) else _CANNOT_CROP
-        record = TurnRecord(self.telemetry, len(prompt), len(kv.tokens), lambda: describe_link(self.engine))
+        reused_tok = len(kv.tokens)
+        record = TurnRecord(self.telemetry, len(prompt), reused_tok, started_s, lambda: describe_link(self.engine))
         return _Turn(request.request_id, prompt, sampling, TextStream(loaded.tokenizer, sampling.stop), record, note)
 
     def _run(self, turn: _Turn) -> str:

@@ -37,9 +37,9 @@ def percentile(values: list[float], share: float) -> float | None:
 class TurnClock:
     """Times one answer: from its submission over the first token to the last."""
 
-    def __init__(self, state: StepState) -> None:
-        self._state = state
-        self._start = perf_counter()
+    def __init__(self, state: StepState, started_s: float) -> None:
+        """`started_s`: when the question arrived, by `perf_counter`."""
+        self._state, self._start = state, started_s
         self._last: float | None = None
         self._wait_at_first = 0.0
         self.ttft_ms: float | None = None
@@ -100,10 +100,10 @@ class Telemetry:
         """Notes what the KV cache holds."""
         self.context_used_tok, self.is_context_approximate = len(kv.tokens), kv.is_approximate
 
-    def begin_turn(self) -> TurnClock:
+    def begin_turn(self, started_s: float) -> TurnClock:
         """A new answer: its counters start at zero."""
         self._turn_start, self._turn_end = self._cache.total_counters(), None
-        self._clock = TurnClock(self._state)
+        self._clock = TurnClock(self._state, started_s)
         return self._clock
 
     def end_turn(self) -> None:
@@ -168,11 +168,16 @@ class TurnRecord:
     """Collects one answer's record, for `TurnStats`."""
 
     def __init__(
-        self, telemetry: Telemetry, prompt_tok: int, reused_tok: int, describe_link: Callable[[], str]
+        self,
+        telemetry: Telemetry,
+        prompt_tok: int,
+        reused_tok: int,
+        started_s: float,
+        describe_link: Callable[[], str],
     ) -> None:
         self._telemetry, self._prompt_tok, self.reused_tok = telemetry, prompt_tok, reused_tok
         self._describe_link = describe_link
-        self._clock = telemetry.begin_turn()
+        self._clock = telemetry.begin_turn(started_s)
         self._served_before = Counter(telemetry.served)
         self._prefill_bytes: int | None = None
         self.new_tok = 0

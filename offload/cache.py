@@ -179,11 +179,11 @@ class ExpertCache:
         tally.prefill_loads += 1
         tally.bytes_loaded += num_bytes
 
+    # ---- questions; they see the books as last settled
+
     def has_empty_slot(self, layer: int) -> bool:
         """Whether the layer's group has a slot that holds nothing and awaits nothing."""
         return bool(self._layers[layer].group.free)
-
-    # ---- questions; they see the books as last settled
 
     def slot_of(self, layer: int, expert: int) -> int | None:
         """The slot a resident expert is in, else None."""

@@ -17,6 +17,10 @@ class ExpertFormat(Protocol):
     slot_bytes: int
     """Bytes one expert takes in a slot."""
 
+    def choose_kernel(self) -> None:
+        """Picks the fastest products that give the library's bits; call once the number of threads is settled."""
+        ...
+
     def bind(self, slot: torch.Tensor) -> Any:
         """The weights of the expert in `slot` (uint8 [slot_bytes]), as views that stay valid."""
         ...

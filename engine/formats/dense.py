@@ -7,6 +7,7 @@ bit for bit: `mm` per expert, the module's own gate, routing weights applied, su
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -67,6 +68,16 @@ class DenseFormat:
         self._up = torch.empty(top_k, up[0][output], dtype=up[1])
         self._down = torch.empty(top_k, down[0][output], dtype=down[1])
         self._up_rows, self._down_rows = self._up.split(1), self._down.split(1)
+        self._up_vectors, self._down_vectors = self._up.unbind(0), self._down.unbind(0)
+        self._matrices = [parameters[self._up_name][0], parameters["down_proj"][0]]
+        self._takes_vectors = False
+
+    def choose_kernel(self) -> None:
+        """Decides between vector and matrix products, for the present number of threads."""
+        self._takes_vectors = all(
+            vector_product_is_equal(*shape, self._dtype, self._is_transposed, torch.get_num_threads())
+            for shape in self._matrices
+        )
 
     def bind(self, slot: torch.Tensor) -> DenseWeights:
         """Views into `slot` (uint8, at least `slot_bytes` long)."""
@@ -106,15 +117,47 @@ class DenseFormat:
     ) -> torch.Tensor:
         """One token through its k resident experts; the preallocated rows keep the call count low."""
         k, rows = len(weights), hidden.to(self._dtype)
-        for expert, row in zip(weights, self._up_rows, strict=False):
-            torch.mm(rows, expert.up, out=row)
-            if expert.up_bias is not None:
-                row.add_(expert.up_bias)
-        activated = self._activate(self._up if k == len(self._up_rows) else self._up[:k]).split(1)
-        for expert, act, row in zip(weights, activated, self._down_rows, strict=False):
-            torch.mm(act, expert.down, out=row)
-            if expert.down_bias is not None:
-                row.add_(expert.down_bias)
-        out = self._normed(self._down if k == len(self._down_rows) else self._down[:k])
+        if self._takes_vectors:
+            row = rows[0]
+            for expert, result in zip(weights, self._up_vectors, strict=False):
+                torch.mv(expert.up.t(), row, out=result)
+        else:
+            for expert, result in zip(weights, self._up_rows, strict=False):
+                torch.mm(rows, expert.up, out=result)
+        self._add_biases([expert.up_bias for expert in weights], self._up_vectors)
+        activated = self._activate(self._up if k == len(self._up) else self._up[:k])
+        if self._takes_vectors:
+            for expert, act, result in zip(weights, activated.unbind(0), self._down_vectors, strict=False):
+                torch.mv(expert.down.t(), act, out=result)
+        else:
+            for expert, act, result in zip(weights, activated.split(1), self._down_rows, strict=False):
+                torch.mm(act, expert.down, out=result)
+        self._add_biases([expert.down_bias for expert in weights], self._down_vectors)
+        out = self._normed(self._down if k == len(self._down) else self._down[:k])
         weighted = out * routing_weights.reshape(-1, 1)
         return weighted.view(1, k, -1).sum(dim=1).to(hidden.dtype)
+
+    def _add_biases(self, biases: Sequence[torch.Tensor | None], rows: Sequence[torch.Tensor]) -> None:
+        if self._has_bias:
+            for bias, row in zip(biases, rows, strict=False):
+                if bias is not None:
+                    row.add_(bias)
+
+
+@cache
+def vector_product_is_equal(
+    num_rows: int, num_columns: int, dtype: torch.dtype, is_transposed: bool, num_threads: int
+) -> bool:
+    """Whether `mv` gives bit for bit what `mm` gives for one row, for a weight of this shape on this machine.
+
+    They are the same sums in the same order, or they are not; eight random products of `num_columns` values tell. Asked
+    anew for another `num_threads`, which may take another way.
+    """
+    generator = torch.Generator().manual_seed(num_rows)
+    for _ in range(8):
+        weight = torch.randn(num_rows, num_columns, generator=generator).to(dtype)
+        row = torch.randn(1, weight.shape[0 if is_transposed else 1], generator=generator).to(dtype)
+        matrix = weight if is_transposed else weight.t()
+        if not torch.equal(torch.mm(row, matrix)[0], torch.mv(matrix.t(), row[0])):
+            return False
+    return True
