@@ -175,14 +175,13 @@ class ExpertCache:
 
     def count_prefill_load(self, layer: int, num_bytes: int) -> None:
         """Count a prefill copy that went to staging memory."""
-        tally = self._layers[layer].tally
-        tally.prefill_loads += 1
-        tally.bytes_loaded += num_bytes
+        self._layers[layer].tally.prefill_loads += 1
+        self._layers[layer].tally.bytes_loaded += num_bytes
 
     # ---- questions; they see the books as last settled
 
     def has_empty_slot(self, layer: int) -> bool:
-        """Whether the layer's group has a slot that holds nothing and awaits nothing."""
+        """Whether the layer's group has a slot that is neither taken nor awaited."""
         return bool(self._layers[layer].group.free)
 
     def slot_of(self, layer: int, expert: int) -> int | None:
