@@ -11,19 +11,14 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import queue
 import signal
 import sys
-import threading
-from collections import deque
 from multiprocessing.connection import Connection
 
-from engine.api import Cancel, Close, Command, SetDomain, SetMode
-from engine.events import Event, LoadProgress, PrefillProgress, Snapshot, TaskProgress
+from engine.events import LoadProgress
+from engine.mailboxes import Inbox, Outbox
 from engine.worker import Worker
 
-_REPEAT_S = 0.5
-_CLOSE_S = 0.5
 _SWITCH_INTERVAL_S = 0.0005
 """A link thread that has a copy to report waits this long for the interpreter at most; Python's default is 5 ms."""
 
@@ -48,143 +43,6 @@ def _die_with(parent: int) -> None:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(0)
-
-
-class Outbox:
-    """What goes to the parent. `put` and `publish` never block; a slow reader delays only the sender thread."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._events: deque[Event] = deque()
-        self._snapshot: Snapshot | None = None
-        self._changed = threading.Condition()
-        self._repeat: Event | None = None
-        self._is_sending = False
-        threading.Thread(target=self._send_all, name="sender", daemon=True).start()
-
-    def put(self, event: Event) -> None:
-        """Queues an event behind the others."""
-        with self._changed:
-            self._repeat = event if _is_unfinished(event) else None
-            self._events.append(event)
-            self._changed.notify_all()
-
-    def publish(self, snapshot: Snapshot) -> None:
-        """Replaces the snapshot that waits to be sent."""
-        with self._changed:
-            self._snapshot = snapshot
-            self._changed.notify_all()
-
-    def flush(self, timeout: float = 1.0) -> None:
-        """Waits until everything queued was sent."""
-        with self._changed:
-            self._changed.wait_for(lambda: not (self._events or self._snapshot or self._is_sending), timeout)
-
-    def _next(self) -> list[Event | Snapshot]:
-        with self._changed:
-            self._is_sending = False
-            self._changed.notify_all()
-            has_news = self._changed.wait_for(lambda: bool(self._events or self._snapshot), _REPEAT_S)
-            if not has_news:
-                return [self._repeat] if self._repeat is not None else []
-            batch: list[Event | Snapshot] = list(self._events)
-            if self._snapshot is not None:
-                batch.append(self._snapshot)
-            self._events.clear()
-            self._snapshot, self._is_sending = None, True
-            return batch
-
-    def _send_all(self) -> None:
-        while True:
-            for message in self._next():
-                try:
-                    self._connection.send(message)
-                except OSError:
-                    os._exit(0)
-
-
-def _is_unfinished(event: Event) -> bool:
-    """Whether more of the kind is to come, however long the library or one layer takes."""
-    if isinstance(event, PrefillProgress):
-        return event.done_tok < event.total_tok
-    return isinstance(event, LoadProgress | TaskProgress)
-
-
-class Inbox:
-    """What comes from the parent: queued commands, and the flags that act at once."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self.commands: queue.Queue[Command] = queue.Queue()
-        self.wanted_mode: str | None = None
-        self.is_closing = False
-        self._cancelled: set[int] = set()
-        self._num_waiting = 0
-        self._is_next_cancelled = False
-        self._current: int | None = None
-        self._is_busy = self._is_current_cancelled = False
-        self.is_importing = True
-        """Nothing is there yet that would have to be closed."""
-        self._is_done = threading.Event()
-        self._lock = threading.Lock()
-        threading.Thread(target=self._receive_all, name="control", daemon=True).start()
-
-    def begin(self, command: Command) -> None:
-        """A command is taken up; it may have been cancelled while it waited."""
-        with self._lock:
-            self._current, self._is_busy = getattr(command, "request_id", None), True
-            self._is_current_cancelled = self._current in self._cancelled
-            if _can_be_cancelled(command):
-                self._num_waiting -= 1
-                self._is_current_cancelled |= self._is_next_cancelled
-                self._is_next_cancelled = False
-
-    def end(self) -> None:
-        with self._lock:
-            self._cancelled.discard(self._current)
-            self._is_busy, self._current = False, None
-
-    def close(self) -> None:
-        """The worker is through: what was to be closed is closed."""
-        self._is_done.set()
-
-    def is_cancelled(self) -> bool:
-        """Whether the running command should stop."""
-        return self._is_current_cancelled or self.is_closing
-
-    def _receive_all(self) -> None:
-        while True:
-            try:
-                command = self._connection.recv()
-            except (EOFError, OSError):
-                os._exit(0)
-            self._receive(command)
-
-    def _receive(self, command: Command) -> None:
-        if isinstance(command, Cancel):
-            with self._lock:
-                is_current = self._is_busy and command.request_id in (None, self._current)
-                self._is_current_cancelled |= is_current
-                if command.request_id is not None and not is_current:
-                    self._cancelled.add(command.request_id)
-                elif not is_current:
-                    self._is_next_cancelled = self._num_waiting > 0
-        elif isinstance(command, Close):
-            self.is_closing = True
-            self.commands.put(command)
-            if not self.is_importing:
-                self._is_done.wait(_CLOSE_S)
-            os._exit(0)
-        else:
-            if isinstance(command, SetMode):
-                self.wanted_mode = command.mode
-            with self._lock:
-                self._num_waiting += _can_be_cancelled(command)
-            self.commands.put(command)
-
-
-def _can_be_cancelled(command: Command) -> bool:
-    return not isinstance(command, SetMode | SetDomain)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from engine.errors import ConfigError, MoeChatError
 from engine.events import Failed, LoadProgress, ModeChanged, TaskEnded, TaskProgress
 
 if TYPE_CHECKING:
-    from engine.server import Inbox, Outbox
+    from engine.mailboxes import Inbox, Outbox
     from engine.session import Session
     from engine.task_outcome import TaskOutcome
 
