@@ -12,12 +12,14 @@ import contextlib
 import errno
 import fcntl
 import importlib.util
+import json
 import os
 import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 from engine.config import format_bytes
@@ -59,6 +61,12 @@ def is_built(folder: Path) -> bool:
     """Whether the whole checkpoint is there. Renaming it into place was the last step of building it."""
     weights = folder / "model.safetensors"
     return weights.is_file() and weights.stat().st_size == WEIGHTS_BYTES
+
+
+def built_demo() -> Path | None:
+    """The demo's checkpoint folder, if it is there."""
+    folder = cache_root() / FOLDER_NAME
+    return folder if is_built(folder) else None
 
 
 def ensure_demo(progress: Progress, is_cancelled: IsCancelled = never) -> Path:
@@ -184,6 +192,8 @@ class _ProgressLine:
 
 def main() -> int:
     """Build the demo from the command line; returns the exit status."""
+    if "--events" in sys.argv[1:]:
+        return _main_for_a_program()
     line = _ProgressLine()
     try:
         folder = ensure_demo(line)
@@ -197,6 +207,20 @@ def main() -> int:
         return 1
     line.end()
     print(f"The demo model is in {folder}", file=sys.stderr)
+    return 0
+
+
+def _main_for_a_program() -> int:
+    """As `main`, told in JSON lines: progress, then the folder or what went wrong."""
+
+    def say(said: dict[str, object]) -> None:
+        print(json.dumps(said), flush=True)
+
+    try:
+        say({"folder": str(ensure_demo(lambda event: say(asdict(event))))})
+    except MoeChatError as error:
+        say({"message": error.message, "hint": error.hint})
+        return 1
     return 0
 
 

@@ -9,7 +9,8 @@ import re
 from pathlib import Path
 
 from engine.config import DEMO_MODEL
-from engine.demo_model import ensure_demo, never
+from engine.demo_model import never
+from engine.demo_process import ensure_demo_apart
 from engine.demo_wheel import IsCancelled, Progress
 from engine.errors import CheckpointError, ModelNotFoundError, UnsupportedModelError
 from engine.hub_download import download_model
@@ -26,7 +27,7 @@ def resolve_model(name: str, progress: Progress, is_cancelled: IsCancelled = nev
     UnsupportedModelError, DownloadError, DemoBuildError, and WaitCancelled when `is_cancelled` says so.
     """
     if name == DEMO_MODEL:
-        return ensure_demo(progress, is_cancelled)
+        return ensure_demo_apart(progress, is_cancelled)
     path = Path(os.path.expanduser(name))
     if os.path.exists(path):
         check_folder(path)

@@ -1,0 +1,59 @@
+"""Building the demo in a process of its own: what the build takes never counts against the engine's byte budget.
+
+The child is `python -m engine.demo_model --events`; it prints one JSON object a line, and the last one is the outcome.
+"""
+
+from __future__ import annotations
+
+import json
+import selectors
+import subprocess
+import sys
+from pathlib import Path
+
+from engine.demo_model import built_demo
+from engine.demo_wheel import IsCancelled, Progress, stop_if
+from engine.errors import DemoBuildError
+from engine.events import LoadProgress
+
+_POLL_S = 0.1
+
+
+def ensure_demo_apart(progress: Progress, is_cancelled: IsCancelled) -> Path:
+    """The demo's checkpoint folder, built first when it is missing. Raises DemoBuildError, WaitCancelled."""
+    folder = built_demo()
+    if folder is not None:
+        return folder
+    command = [sys.executable, "-P", "-m", "engine.demo_model", "--events"]
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    try:
+        outcome = _follow(child, progress, is_cancelled)
+    finally:
+        child.kill()
+        child.wait()
+    if "folder" in outcome:
+        return Path(str(outcome["folder"]))
+    raise DemoBuildError(
+        str(outcome.get("message", "The process that built it ended without a word.")),
+        str(outcome.get("hint", "See the engine's log, and try again.")),
+    )
+
+
+def _follow(child: subprocess.Popen[bytes], progress: Progress, is_cancelled: IsCancelled) -> dict[str, object]:
+    """Hands on the child's progress; returns the last line that was none. Empty: it ended without one."""
+    assert child.stdout is not None
+    outcome: dict[str, object] = {}
+    with selectors.DefaultSelector() as selector:
+        selector.register(child.stdout, selectors.EVENT_READ)
+        while True:
+            stop_if(is_cancelled)
+            if not selector.select(_POLL_S):
+                continue
+            line = child.stdout.readline()
+            if not line:
+                return outcome
+            said = json.loads(line)
+            if "stage" in said:
+                progress(LoadProgress(**said))
+            else:
+                outcome = said
