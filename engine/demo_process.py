@@ -25,12 +25,11 @@ def ensure_demo_apart(progress: Progress, is_cancelled: IsCancelled) -> Path:
     if folder is not None:
         return folder
     command = [sys.executable, "-P", "-m", "engine.demo_model", "--events"]
-    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
-    try:
-        outcome = _follow(child, progress, is_cancelled)
-    finally:
-        child.kill()
-        child.wait()
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as child:
+        try:
+            outcome = _follow(child, progress, is_cancelled)
+        finally:
+            child.kill()
     if "folder" in outcome:
         return Path(str(outcome["folder"]))
     raise DemoBuildError(

@@ -35,7 +35,7 @@ def folder_with(folder: Path, *names: str) -> Path:
 
 
 def test_the_demo_is_asked_for_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_source, "ensure_demo", lambda progress, is_cancelled: tmp_path)
+    monkeypatch.setattr(model_source, "ensure_demo_apart", lambda progress, is_cancelled: tmp_path)
     assert resolve_model("demo", ignore) == tmp_path
 
 
