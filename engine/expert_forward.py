@@ -9,6 +9,7 @@ evicts nothing; see `expert_prefill`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
@@ -17,7 +18,7 @@ import torch
 from torch import nn
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 
-from engine.expert_prefill import ExpertPrefill
+from engine.expert_prefill import ExpertPrefill, Fetched
 from engine.formats import ExpertFormat
 from engine.prefetching import Prefetching
 from engine.router_tap import RouterTap
@@ -174,18 +175,20 @@ class MoeLayer:
             for expert, slot in resident.items():
                 self._run_rows(self._weights[slot], hidden, rows_of[expert], out, top_k)
             absent = [expert for expert in order_of if expert not in resident]
-            for fetched in self._shared.prefill.fetch(self.number, absent, num_tok):
-                if fetched.slot is not None:
-                    bound = self._weights[fetched.slot]
-                else:
-                    assert fetched.staged is not None, "what is not in a slot is staged"
-                    bound = self._layout.bind(fetched.staged)
-                self._run_rows(bound, hidden, rows_of[fetched.expert], out, top_k)
+            with closing(self._shared.prefill.fetch(self.number, absent, num_tok)) as arriving:
+                for fetched in arriving:
+                    self._run_rows(self._bound(fetched), hidden, rows_of[fetched.expert], out, top_k)
         finally:
             self._cache.release(self.number)
         weighted = out * weights.reshape(-1, 1)
         self.last_experts, self.last_substitutes = order_of, []
         return weighted.view(num_tok, top_k, -1).sum(dim=1).to(hidden.dtype)
+
+    def _bound(self, fetched: Fetched) -> Any:
+        if fetched.slot is not None:
+            return self._weights[fetched.slot]
+        assert fetched.staged is not None, "what is not in a slot is staged"
+        return self._layout.bind(fetched.staged)
 
     def _by_expert(self, index: torch.Tensor) -> tuple[list[int], dict[int, torch.Tensor]]:
         """(experts, most used first; expert -> its rows in the flat [tokens * k] routing, ascending)."""

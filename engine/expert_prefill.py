@@ -9,7 +9,7 @@ selective below. Either way empty decode slots are filled first: that changes no
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import NamedTuple, Protocol
 
 import torch
@@ -37,7 +37,7 @@ class ExpertPrefill(Protocol):
     served: Counter[str]
     """How many layers' prefills took which path, since load."""
 
-    def fetch(self, layer: int, experts: Sequence[int], num_tok: int) -> Iterator[Fetched]:
+    def fetch(self, layer: int, experts: Sequence[int], num_tok: int) -> Generator[Fetched]:
         """Yields every one of `experts` (absent, most used first) once it is there. Must be read to its end or closed.
 
         Raises WaitCancelled, ExpertReadError; whatever was on its way is given up.
@@ -54,7 +54,7 @@ class RingPrefill:
         self._cache, self._ring, self._geometry, self._is_cancelled = cache, ring, geometry, is_cancelled
         self.served: Counter[str] = Counter()
 
-    def fetch(self, layer: int, experts: Sequence[int], num_tok: int) -> Iterator[Fetched]:
+    def fetch(self, layer: int, experts: Sequence[int], num_tok: int) -> Generator[Fetched]:
         """See ExpertPrefill."""
         self.served[RING] += 1
         ring, num_bytes = self._ring, self._geometry.layers[layer].expert_bytes
@@ -98,7 +98,7 @@ class LayerPrefill:
         """Whether a chunk of so many tokens is served by staging the whole layer: from floor(K_l / k_l) on."""
         return num_tok >= self._switch_tok[layer] and not self._cache.has_empty_slot(layer)
 
-    def fetch(self, layer: int, experts: Sequence[int], num_tok: int) -> Iterator[Fetched]:
+    def fetch(self, layer: int, experts: Sequence[int], num_tok: int) -> Generator[Fetched]:
         """See ExpertPrefill."""
         if layer == 0:  # what a forward that was given up has left
             self.abandon()

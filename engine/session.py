@@ -98,6 +98,17 @@ class Session:
         with suppress(ProfileError):
             self._emit(self.profiles.warm(domain, self._is_cancelled))
 
+    def begin_task(self) -> None:
+        """A long-running task has the engine to itself; the panels say so."""
+        self._show("task")
+
+    def end_task(self, is_rebuilt: bool) -> None:
+        """`is_rebuilt`: it built the expert machinery anew, and everything is counted from zero."""
+        if is_rebuilt:
+            self.telemetry = Telemetry(self.engine)
+            self.telemetry.mode = self.mode
+        self._show("idle")
+
     def publish(self) -> None:
         """A snapshot now."""
         self._publish(self.telemetry.snapshot())

@@ -31,7 +31,7 @@ from engine.events import Failed, LoadProgress, ModeChanged, TaskEnded, TaskProg
 if TYPE_CHECKING:
     from engine.mailboxes import Inbox, Outbox
     from engine.session import Session
-    from engine.task_outcome import TaskOutcome
+    from engine.task_outcome import OnTaskProgress, TaskOutcome
 
 _Task = Verify | BenchOverhead | BenchPolicies | BuildProfile | ShowProfile | DeleteProfile | Plan
 
@@ -130,7 +130,6 @@ class Worker:
         def progress(stage: str, done: int, total: int) -> None:
             self._outbox.put(TaskProgress(command.request_id, stage, done, total))
 
-        is_cancelled = self._inbox.is_cancelled
         if isinstance(command, Plan):
             from engine.model_source import resolve_model
             from engine.planning import plan_only
@@ -138,8 +137,17 @@ class Worker:
             def load_progress(event: LoadProgress) -> None:
                 progress(event.stage, event.done, event.total)
 
-            return plan_only(command.config, resolve_model(command.config.model, load_progress), is_cancelled)
+            folder = resolve_model(command.config.model, load_progress, self._inbox.is_cancelled)
+            return plan_only(command.config, folder, self._inbox.is_cancelled)
         session = self._loaded()
+        session.begin_task()
+        try:
+            return self._run_on(session, command, progress)
+        finally:
+            session.end_task(is_rebuilt=isinstance(command, BenchPolicies))
+
+    def _run_on(self, session: Session, command: _Task, progress: OnTaskProgress) -> TaskOutcome:
+        is_cancelled = self._inbox.is_cancelled
         if isinstance(command, Verify):
             from engine.verify import verify
 
@@ -156,6 +164,7 @@ class Worker:
             return session.profiles.build(command, progress)
         if isinstance(command, ShowProfile):
             return session.profiles.show(command.domain)
+        assert isinstance(command, DeleteProfile), command
         return session.profiles.delete(command.domain)
 
 
