@@ -52,7 +52,8 @@ def _task(arguments: argparse.Namespace, config: EngineConfig) -> Task:
         case "verify":
             return Verify(_REQUEST_ID, options.at_least_one(arguments.tokens, "--tokens"))
         case "bench" if arguments.bench == "policies":
-            return BenchPolicies(_REQUEST_ID, arguments.quick, tuple(arguments.links.split(",")))
+            links = arguments.links or ("A" if arguments.quick else "A,B,own")
+            return BenchPolicies(_REQUEST_ID, arguments.quick, tuple(links.split(",")))
         case "bench":
             return BenchOverhead(_REQUEST_ID, options.at_least_one(arguments.rounds, "--rounds"))
         case "plan":

@@ -20,7 +20,7 @@ class VariantRow:
     tpot_p95_ms: float
     ttft_ms: float
     speedup: float
-    """Load-on-demand's TPOT over this one's: the median of the ratios task by task."""
+    """Load-on-demand's mean TPOT over this one's: the median of the ratios task by task."""
     times_the_limit: float
     counters: Counters
     link_wait_rate: float

@@ -40,6 +40,7 @@ class Run:
     """One variant on one task."""
 
     ttft_ms: float
+    """Prefill goes over the real link, whatever decode's is."""
     tpot_ms: list[float]
     counters: Counters
     """Of decode alone."""
@@ -86,12 +87,14 @@ def run_task(
     """The task under other policies, from an empty expert cache, or one holding `warm`. Raises WaitCancelled."""
     engine.rebuild(config, slots_per_layer)
     engine.set_mode(config.mode)
+    rate, engine.link.emulated_bytes_per_s = engine.link.emulated_bytes_per_s, None  # decode is what is compared
     for layer, experts in enumerate(warm or ()):
         for copy in engine.cache.warm(layer, list(experts)[: slots_per_layer[layer]]):
             copy.wait(engine.state.is_cancelled)
         engine.cache.settle(layer)
     start = perf_counter()
     logits = engine.decoder.prefill(task.prompt, lambda done_tok: None)
+    engine.link.emulated_bytes_per_s = rate
     tokens = engine.decoder.tokens(logits, Sampler(SamplingConfig(temperature=0.0)), len(task.answer))
     answer = [next(tokens)]
     last = perf_counter()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from app import cli, headless
-from engine.api import BenchOverhead, Cancel, Command, Load, Submit, Verify
+from engine.api import BenchOverhead, BenchPolicies, Cancel, Command, Load, Submit, Verify
 from engine.events import CANCELLED, STOP, Failed, PrefillProgress, TaskEnded, TaskProgress, TextDelta
 from tests.functional.app.fake_engine import FakeEngine, ObedientEngine
 
@@ -200,3 +200,23 @@ def test_a_second_instance_is_said(
     assert cli.main(["ask", "hi"]) == 0
     assert "memory is then used twice" in capsys.readouterr().err
     lock.release()
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (["--quick"], BenchPolicies(1, True, ("A",))),
+        ([], BenchPolicies(1, False, ("A", "B", "own"))),
+        (["policies", "--links", "own,0.5GB/s"], BenchPolicies(1, False, ("own", "0.5GB/s"))),
+    ],
+)
+def test_bench_compares_the_policies_by_default(
+    flags: list[str],
+    expected: BenchPolicies,
+    play: Callable[[Play], FakeEngine],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    engine = play(lambda engine, command: engine.tell(TaskEnded(1, True, {"is_exact": True}, ("a table",))))
+    assert cli.main(["bench", *flags]) == 0
+    assert engine.sent[-1] == expected
+    assert capsys.readouterr().out == "a table\n"
