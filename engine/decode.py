@@ -79,6 +79,7 @@ class Decoder:
                     input_ids=self._ids[:, start:end], cache=self.cache.cache, use_cache=True, logits_to_keep=1
                 )
         except BaseException:
+            self._state.abandon_prefill()
             self._undo(start)
             raise
         self.cache.adopt(output.cache)

@@ -36,9 +36,10 @@ class ExpertPlant:
         expert_bytes = [layer.expert_bytes for layer in geometry.layers]
         self._config, self._loaded, self._has_layer_staging = config, loaded, has_layer_staging
         self.layers: list[MoeLayer] = []
-        self.link = Link(loaded.store, config.link_threads, config.link_bytes_per_s)
+        eviction = make_eviction(config.eviction, geometry)
         self.pool = SlotPool(slots_per_layer, expert_bytes)
-        self.cache = ExpertCache(geometry, self.pool, self.link, make_eviction(config.eviction, geometry))
+        self.link = Link(loaded.store, config.link_threads, config.link_bytes_per_s)
+        self.cache = ExpertCache(geometry, self.pool, self.link, eviction)
 
     def connect(
         self, lookahead: Lookahead, taps: Sequence[RouterTap], state: StepState, always_predict: bool = False
@@ -48,6 +49,7 @@ class ExpertPlant:
         prefetcher = make_prefetcher(config.prefetch, config.prefetch_depth)
         self.prefetching = Prefetching(self.cache, self.link, lookahead, prefetcher, geometry, always_predict)
         self.prefill = self._make_prefill(state)
+        state.abandon_prefill = self.prefill.abandon
         machinery = Machinery(
             cache=self.cache,
             pool=self.pool,

@@ -44,6 +44,10 @@ class ExpertPrefill(Protocol):
         """
         ...
 
+    def abandon(self) -> None:
+        """Gives up what is on its way: the forward was left half-way."""
+        ...
+
 
 class RingPrefill:
     """Experts one after the other, through as many staging slots as the ring has."""
@@ -82,6 +86,10 @@ class RingPrefill:
             return expert, lease, False
         return expert, self._ring.load(layer, expert, num_bytes), True
 
+    def abandon(self) -> None:
+        """See ExpertPrefill."""
+        self._ring.free_all()
+
 
 class LayerPrefill:
     """Whole layers in two buffers where a prompt is long enough for that to pay; below that, what was routed to."""
@@ -100,8 +108,6 @@ class LayerPrefill:
 
     def fetch(self, layer: int, experts: Sequence[int], num_tok: int) -> Generator[Fetched]:
         """See ExpertPrefill."""
-        if layer == 0:  # what a forward that was given up has left
-            self.abandon()
         is_full = self.is_full_layer(layer, num_tok)
         self.served[FULL_LAYER if is_full else SELECTIVE] += 1
         try:
@@ -151,6 +157,6 @@ class LayerPrefill:
             self._cache.count_prefill_load(layer, num_bytes)
 
     def abandon(self) -> None:
-        """Nothing stays staged; what has moved is counted."""
+        """See ExpertPrefill. Nothing stays staged; what has moved is counted."""
         for layer in self._staging.staged_layers:
             self._release(layer)

@@ -98,8 +98,7 @@ class OffloadedModel:
     def rebuild(self, config: EngineConfig, slots_per_layer: Sequence[int]) -> None:
         """Other policies, another link or other slots over the same loaded model; the expert cache begins empty."""
         if self._plant is not None:
-            self._plant.close()
-            self._plant = None
+            self._dismantle(self._plant)
         self.config = config
         has_layer_staging = self.budget.has_layer_staging if config.prefill == AUTO else config.prefill == FULL_LAYER
         plant = self._plant = ExpertPlant(config, self.loaded, slots_per_layer, has_layer_staging)
@@ -107,6 +106,15 @@ class OffloadedModel:
         self.link, self.pool, self.cache, self.layers = plant.link, plant.pool, plant.cache, plant.layers
         self.prefetching, self.prefill = plant.prefetching, plant.prefill
         self.decoder.cache.reset()
+
+    def _dismantle(self, plant: ExpertPlant) -> None:
+        """Lets go of the old machinery before the new is built: its memory is not needed twice."""
+        plant.close()
+        for withheld in self.loaded.modules:
+            withheld.module.offload_layer = ProbedLayer()  # type: ignore[assignment]
+        self._plant = None
+        self.state.abandon_prefill = lambda: None
+        del plant, self.link, self.pool, self.cache, self.layers, self.prefetching, self.prefill
 
     def set_mode(self, mode: str) -> None:
         """EXACT or APPROX from the next step on."""

@@ -11,6 +11,7 @@ from engine.config import AUTO, FULL_LAYER, EngineConfig, format_bytes
 from engine.model_loading import LoadStopped, ModelPlan, load_model
 from engine.task_outcome import TaskOutcome
 from offload.budget import BudgetPlan, BudgetRequest, plan_budget
+from offload.errors import BudgetError
 
 STAGING_SLOTS = 3
 _RUNTIME_MARGIN_BYTES = 176 << 20
@@ -47,6 +48,16 @@ def _runtime_bytes() -> int:
 @functools.cache
 def _first_rss_bytes() -> int:
     return machine.rss_bytes()
+
+
+def require_free(num_bytes: int, what: str) -> None:
+    """Raises BudgetError unless so many bytes more could be held now. For what runs outside the budget."""
+    free_bytes = machine.available_bytes() - machine.rss_bytes()
+    if num_bytes > free_bytes:
+        raise BudgetError(
+            f"{what} takes {format_bytes(num_bytes)}, and {format_bytes(free_bytes)} are free.",
+            "Close other programs, or use a smaller model.",
+        )
 
 
 class _Planned(LoadStopped):

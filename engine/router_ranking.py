@@ -15,6 +15,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from engine.selection_scores import SelectionScores
+
 _NUM_PROBES = 48
 
 
@@ -76,14 +78,27 @@ def find_ranking(
     scale = sample.float().std().clamp(min=1e-3)
     generator = torch.Generator().manual_seed(0)
     probes = (torch.randn(_NUM_PROBES, sample.shape[-1], generator=generator) * scale).to(sample.dtype)
-    output = ask(probes)
+    top_k = ask(probes[:1])[2].numel()
+    with SelectionScores(weight.shape[0], top_k) as watched:
+        output = ask(probes)
     chosen = output[2].reshape(_NUM_PROBES, -1).sort(dim=-1).values
-    for ranking in _candidates([*router.parameters(False), *router.buffers(False), *extra], weight, chosen.shape[-1]):
-        if torch.equal(ranking.scores(probes).topk(ranking.top_k)[1].sort(dim=-1).values, chosen):
-            logits = F.linear(probes.float(), ranking.weight, ranking.weight_bias)
-            returned = output[0].reshape(_NUM_PROBES, -1).float()
-            return ranking._replace(returns_logits=_is_close(returned, logits))
-    return None
+    values = [*router.parameters(False), *router.buffers(False), *extra]
+    agreeing = [
+        ranking
+        for ranking in _candidates(values, weight, top_k)
+        if torch.equal(ranking.scores(probes).topk(top_k)[1].sort(dim=-1).values, chosen)
+    ]
+    if not agreeing:
+        return None
+    ranking = next((r for r in agreeing if _is_what_was_ranked(r, probes, watched.scores)), agreeing[0])
+    logits = F.linear(probes.float(), ranking.weight, ranking.weight_bias)
+    returned = output[0].reshape(_NUM_PROBES, -1).float()
+    return ranking._replace(returns_logits=_is_close(returned, logits))
+
+
+def _is_what_was_ranked(ranking: RouterRanking, probes: torch.Tensor, ranked: torch.Tensor | None) -> bool:
+    """Among forms of the same order (a softmax keeps the order of logits), the one in the router's own measure."""
+    return ranked is not None and _is_close(ranked.reshape(len(probes), -1).float(), ranking.scores(probes))
 
 
 def _is_close(returned: torch.Tensor, logits: torch.Tensor) -> bool:

@@ -7,28 +7,11 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-from torch.overrides import TorchFunctionMode
 
 from engine.router_ranking import RouterRanking
+from engine.selection_scores import SelectionScores
 from engine.step_state import StepState
 from offload.geometry import LayerGeometry
-
-
-class SelectionScores(TorchFunctionMode):
-    """Keeps the input of the last `topk` that picked k of all experts: the selection scores, bias included."""
-
-    def __init__(self, num_experts: int, top_k: int) -> None:
-        super().__init__()
-        self._num_experts, self._top_k = num_experts, top_k
-        self.scores: torch.Tensor | None = None
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if getattr(func, "__name__", "") == "topk":
-            k = args[1] if len(args) > 1 else kwargs.get("k")
-            if k == self._top_k and args and args[0].shape[-1] == self._num_experts:
-                self.scores = args[0]
-        return func(*args, **kwargs)
 
 
 class RouterTap:

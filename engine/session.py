@@ -55,16 +55,23 @@ class Session:
         progress = _Throttle(emit)
         folder = resolve_model(config.model, progress, is_cancelled)
         self.engine = OffloadedModel(config, folder, progress, is_cancelled, self._after_layer)
+        try:
+            self._begin_service(progress)
+        except BaseException:
+            self.engine.close()
+            raise
+        self._load_s = perf_counter() - started
+
+    def _begin_service(self, progress: Callable[[LoadProgress], None]) -> None:
         self.telemetry = Telemetry(self.engine)
         self.telemetry.mode = self.mode
         self.engine.set_mode(self.mode)
-        loaded = self.engine.loaded
+        loaded, domain = self.engine.loaded, self.engine.config.domain
         self._end_tokens = end_tokens(loaded.tokenizer, loaded.generation_config, loaded.model.config)
         self._prefilling: _Turn | None = None
         self.profiles = DomainProfiles(self.engine)
-        if config.domain is not None:
-            self._warm_at_load(config.domain, progress)
-        self._load_s = perf_counter() - started
+        if domain is not None:
+            self._warm_at_load(domain, progress)
 
     def ready(self) -> EngineReady:
         """The event that says what was loaded, and how."""
@@ -136,6 +143,7 @@ class Session:
         note = "" if kv.keep_prefix(common_prefix(kv.tokens, prompt)) else _CANNOT_CROP
         reused_tok = len(kv.tokens)
         record = TurnRecord(self.telemetry, len(prompt), reused_tok, started_s, lambda: describe_link(self.engine))
+        record.see(kv)
         return _Turn(request.request_id, prompt, sampling, TextStream(loaded.tokenizer, sampling.stop), record, note)
 
     def _run(self, turn: _Turn) -> str:
@@ -161,6 +169,7 @@ class Session:
 
     def _between_tokens(self, turn: _Turn) -> None:
         self.telemetry.see(self.engine.decoder.cache)
+        turn.record.see(self.engine.decoder.cache)
         if self._is_cancelled():
             raise WaitCancelled("Stopped.")
         wanted = self._wanted_mode()

@@ -16,6 +16,8 @@ class StepState:
     is_approx: bool = False
     is_cancelled: Callable[[], bool] = field(default=lambda: False)
     after_layer: Callable[[int], None] = field(default=lambda layer: None)
+    abandon_prefill: Callable[[], None] = field(default=lambda: None)
+    """Gives up what prefill has on its way; called when a forward was left half-way."""
     link_wait_s: float = 0.0
     """Decode time spent waiting for the link, monotonic."""
     substituted: int = 0

@@ -180,11 +180,16 @@ class TurnRecord:
         self._clock = telemetry.begin_turn(started_s)
         self._served_before = Counter(telemetry.served)
         self._prefill_bytes: int | None = None
+        self._is_on_approximate_context = False
         self.new_tok = 0
 
     def prefill_done(self) -> None:
         """Bytes moved from here on are decode's."""
         self._prefill_bytes = self._telemetry.turn_counters().bytes_loaded
+
+    def see(self, kv: KvCache) -> None:
+        """Notes whether the answer builds on approximate text: known even if the cache is dropped afterwards."""
+        self._is_on_approximate_context |= kv.is_approximate
 
     def token(self) -> None:
         """One more token was drawn."""
@@ -201,8 +206,9 @@ class TurnRecord:
         """The record as it stands."""
         counters, timing = self._telemetry.turn_counters(), self._clock.timing()
         prefill_bytes = self._prefill_bytes if self._prefill_bytes is not None else counters.bytes_loaded
-        was_approximate = self._telemetry.is_context_approximate
-        label = LABEL_APPROX if counters.substituted else LABEL_APPROX_CONTEXT if was_approximate else LABEL_EXACT
+        label = LABEL_APPROX_CONTEXT if self._is_on_approximate_context else LABEL_EXACT
+        if counters.substituted:
+            label = LABEL_APPROX
         return TurnStats(
             prompt_tok=self._prompt_tok,
             reused_tok=self.reused_tok,

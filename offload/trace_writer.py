@@ -61,7 +61,7 @@ class TraceWriter:
     ) -> None:
         """What a layer routed: `ids` [tok, n <= k], `scores` [tok, num_experts], `predicted` [tok, n] (cut at k).
 
-        For a forward of one token the first dimension is left out. The last layer completes the forward's steps.
+        For a forward of one token the first dimension may be left out. The last layer completes the forward's steps.
         """
         rows: int | slice = self._begin
         if self._end - self._begin != 1:
@@ -72,9 +72,10 @@ class TraceWriter:
                 predicted = np.asarray(predicted)[:, : self._ids.shape[2]]
                 self._predicted[rows, layer, : predicted.shape[-1]] = predicted
         else:
+            ids = np.asarray(ids).reshape(-1)
             self._ids[rows, layer, : len(ids)] = ids
             if predicted is not None and len(predicted):
-                predicted = predicted[: self._ids.shape[2]]
+                predicted = np.asarray(predicted).reshape(-1)[: self._ids.shape[2]]
                 self._predicted[rows, layer, : len(predicted)] = predicted
         if scores is not None and self._has_scores:
             with np.errstate(over="ignore"):  # some routers mask with the lowest float32, here -inf

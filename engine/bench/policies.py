@@ -17,6 +17,7 @@ from engine.bench.report import VariantRow, rows_as_lines
 from engine.bench.workload import Run, Task, all_slots, interleaved, layer_time_s, make_tasks, run_task
 from engine.config import APPROX, EXACT, EngineConfig, parse_rate
 from engine.offloaded_model import OffloadedModel
+from engine.planning import require_free
 from engine.task_outcome import OnTaskProgress, TaskOutcome
 from offload.belady import belady_pool_loads
 from offload.counters import Counters
@@ -99,6 +100,7 @@ class _Bench:
         engine = self._engine
         for link in links:
             self._check_name(link)
+        require_free(engine.loaded.plan.geometry.expert_bytes_total, "Holding every expert, to measure the floor,")
         self._on_progress("answering with every expert resident", 0, 1)
         engine.rebuild(self._base, all_slots(engine))
         tasks = make_tasks(engine, self._num_tok, self._per_domain)

@@ -13,6 +13,7 @@ import torch
 from engine.api import Message
 from engine.config import EngineConfig, SamplingConfig
 from engine.conversation import encode
+from engine.errors import ConfigError
 from engine.offloaded_model import OffloadedModel
 from engine.prompt_sets import shipped_domains, shipped_prompts
 from engine.sampling import Sampler
@@ -53,10 +54,15 @@ class Run:
 
 def make_tasks(engine: OffloadedModel, num_tok: int, per_domain: int) -> list[Task]:
     """Every shipped domain's first prompts, answered with every expert resident. Leaves the engine rebuilt so."""
+    room = engine.budget.context_tok - num_tok
+    if room < 1:
+        raise ConfigError(
+            f"A context of {engine.budget.context_tok} tokens is too short for this bench.", "Give it more."
+        )
     tasks = []
     for domain in shipped_domains():
         for prompt in shipped_prompts(domain)[:per_domain]:
-            ids = encode(engine.loaded.tokenizer, (Message("user", prompt),))[:_MAX_PROMPT_TOK]
+            ids = encode(engine.loaded.tokenizer, (Message("user", prompt),))[: min(_MAX_PROMPT_TOK, room)]
             tasks.append(_task(engine, domain, ids, num_tok))
     return tasks
 

@@ -189,3 +189,16 @@ def test_recording_a_layer_costs_microseconds():
             writer.record(layer, ids, scores, ids)
         best_s = min(best_s, time.perf_counter() - start_s)
     assert best_s / 48 < 50e-6, "3 to 9 on the machine it was written on"
+
+
+def test_one_token_may_come_with_its_first_dimension():
+    """The last chunk of a prompt can be one token, which a layer passes on as it got it."""
+    writer = TraceWriter("m", "maths", GEOMETRY)
+    writer.begin_prompt()
+    writer.begin(1, is_prefill=True)
+    writer.record(0, np.array([[2, 1]]), np.arange(4.0).reshape(1, 4), predicted=np.array([[3, 0]]))
+    writer.record(1, np.array([[5, 0, 1]]), np.arange(6.0).reshape(1, 6))
+    trace = writer.trace()
+    assert trace.experts_by_step(0) == [[2, 1]]
+    assert trace.experts_by_step(1) == [[5, 0, 1]]
+    assert trace.predicted_by_step(0) == [[3, 0]]
