@@ -170,8 +170,8 @@ class EngineClient:
 
 
 def _child_environment() -> dict[str, str]:
-    """The child's environment: no library progress bars; few malloc arenas (each keeps freed memory for itself); OpenMP
-    threads that wait for each other spin briefly: by default they spin so long that a busy core costs 3-10x; oneDNN
+    """The child's environment: no library progress bars; few malloc arenas (each keeps freed memory for itself), and blocks of
+    4 MiB and more that always go back to the system, so that a model's memory is free for the next one; OpenMP threads that wait for each other spin briefly: by default they spin so long that a busy core costs 3-10x; oneDNN
     keeps few compiled kernels: prefill makes one for every number of rows, a third of a MiB each, and a cache of 1024
     would outgrow the budget (of 64, prefill takes a third longer)."""
     ours = {
@@ -180,6 +180,7 @@ def _child_environment() -> dict[str, str]:
         "TOKENIZERS_PARALLELISM": "false",
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
         "MALLOC_ARENA_MAX": "2",
+        "MALLOC_MMAP_THRESHOLD_": str(4 << 20),
         "GOMP_SPINCOUNT": "1000",
         "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "256",
         "LRU_CACHE_CAPACITY": "256",

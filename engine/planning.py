@@ -42,7 +42,7 @@ def budget_for(config: EngineConfig, plan: ModelPlan) -> BudgetPlan:
 def _runtime_bytes() -> int:
     """The process without a model. Part of the margin may be in use when a second model is planned: what was said to be
     enough the first time must be enough then."""
-    return max(_first_rss_bytes() + _RUNTIME_MARGIN_BYTES, machine.rss_bytes() + _RUNTIME_MARGIN_BYTES // 2)
+    return max(_first_rss_bytes() + _RUNTIME_MARGIN_BYTES, machine.rss_bytes() + _RUNTIME_MARGIN_BYTES // 4)
 
 
 @functools.cache
