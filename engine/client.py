@@ -170,10 +170,14 @@ class EngineClient:
 
 
 def _child_environment() -> dict[str, str]:
-    """The child's environment: no library progress bars; few malloc arenas (each keeps freed memory for itself), and blocks of
-    4 MiB and more that always go back to the system, so that a model's memory is free for the next one; OpenMP threads that wait for each other spin briefly: by default they spin so long that a busy core costs 3-10x; oneDNN
-    keeps few compiled kernels: prefill makes one for every number of rows, a third of a MiB each, and a cache of 1024
-    would outgrow the budget (of 64, prefill takes a third longer)."""
+    """The child's environment.
+
+    No library progress bars. Few malloc arenas (each keeps freed memory for itself), and blocks of 4 MiB and more that
+    always go back to the system, so that a model's memory is free for the next one. OpenMP threads that wait for each
+    other spin briefly: by default they spin so long that a busy core costs 3-10x. oneDNN keeps few compiled kernels:
+    prefill makes one for every number of rows, a third of a MiB each, and a cache of 1024 would outgrow the budget (of
+    64, prefill takes a third longer).
+    """
     ours = {
         "HF_HUB_DISABLE_PROGRESS_BARS": "1",
         "HF_HUB_DISABLE_TELEMETRY": "1",
