@@ -8,6 +8,7 @@ from engine.config import DEMO_MODEL, format_bytes
 from engine.demo_model import DEMO_LIMIT
 from engine.events import EngineReady
 from engine.offloaded_model import OffloadedModel
+from engine.planning import slots_in_words
 from offload.budget import BudgetPlan
 
 
@@ -30,8 +31,7 @@ def describe_ready(engine: OffloadedModel, mode: str, load_s: float) -> EngineRe
 def effective(engine: OffloadedModel, mode: str) -> tuple[tuple[str, str], ...]:
     """What every setting came to, as (name, value)."""
     config, budget, loaded = engine.config, engine.budget, engine.loaded
-    slots = sorted(set(budget.slots_per_layer))
-    shown = str(slots[0]) if len(slots) == 1 else f"{slots[0]}-{slots[-1]}"
+    shown = slots_in_words(budget.slots_per_layer)
     widest = max(layer.num_experts for layer in loaded.plan.geometry.layers)
     parts = ", ".join(f"{name} {format_bytes(size)}" for name, size in budget.parts)
     depth = f", depth {config.prefetch_depth}" if config.prefetch != "none" else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from engine import machine
@@ -50,6 +50,12 @@ def _first_rss_bytes() -> int:
     return machine.rss_bytes()
 
 
+def slots_in_words(slots_per_layer: Sequence[int]) -> str:
+    """`8`, or `3-5` where layers differ."""
+    low, high = min(slots_per_layer), max(slots_per_layer)
+    return str(low) if low == high else f"{low}-{high}"
+
+
 def require_free(num_bytes: int, what: str) -> None:
     """Raises BudgetError unless so many bytes more could be held now. For what runs outside the budget."""
     free_bytes = machine.available_bytes() - machine.rss_bytes()
@@ -82,7 +88,7 @@ def plan_only(config: EngineConfig, folder: Path, is_cancelled: Callable[[], boo
 
 
 def _outcome(folder: Path, model: ModelPlan, budget: BudgetPlan) -> TaskOutcome:
-    geometry, slots = model.geometry, sorted(set(budget.slots_per_layer))
+    geometry = model.geometry
     report: dict[str, object] = {
         "model": str(folder),
         "budget_bytes": budget.budget_bytes,
@@ -93,7 +99,6 @@ def _outcome(folder: Path, model: ModelPlan, budget: BudgetPlan) -> TaskOutcome:
         "context_tok": budget.context_tok,
         "expert_bytes_total": geometry.expert_bytes_total,
     }
-    shown = str(slots[0]) if len(slots) == 1 else f"{slots[0]}-{slots[-1]}"
     widest = max(layer.num_experts for layer in geometry.layers)
     rows = (*budget.parts, ("left over", budget.headroom_bytes), ("budget", budget.budget_bytes))
     return TaskOutcome(
@@ -102,8 +107,8 @@ def _outcome(folder: Path, model: ModelPlan, budget: BudgetPlan) -> TaskOutcome:
         (
             f"{folder}",
             *(f"  {name:<18}{format_bytes(size):>10}" for name, size in rows),
-            f"{geometry.num_layers} MoE layers, {shown} slots for {widest} experts each "
-            f"({budget.residency_rate:.0%} of {format_bytes(geometry.expert_bytes_total)})",
+            f"{geometry.num_layers} MoE layers, {slots_in_words(budget.slots_per_layer)} slots for {widest} experts "
+            f"each ({budget.residency_rate:.0%} of {format_bytes(geometry.expert_bytes_total)})",
             f"context {budget.context_tok} tokens",
         ),
     )

@@ -22,6 +22,7 @@ from engine.conversation import encode
 from engine.expert_forward import MoeLayer
 from engine.loading_hook import WithheldModule
 from engine.offloaded_model import OffloadedModel
+from engine.planning import slots_in_words
 from engine.task_outcome import OnTaskProgress, TaskOutcome
 from offload.errors import WaitCancelled
 
@@ -50,8 +51,8 @@ class Comparison(NamedTuple):
 
 
 @dataclass(slots=True)
-class _LayerCheck:
-    """Layer by layer: what each layer got and gave."""
+class LayerCalls:
+    """What one MoE layer got and gave, call by call: (hidden, index, weights, out)."""
 
     calls: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]] = field(default_factory=list)
 
@@ -99,8 +100,7 @@ def _choose(engine: OffloadedModel) -> str:
 
 
 def _heading(engine: OffloadedModel, is_ok: bool) -> tuple[str, str]:
-    slots = sorted(set(engine.budget.slots_per_layer))
-    shown = str(slots[0]) if len(slots) == 1 else f"{slots[0]}-{slots[-1]}"
+    shown = slots_in_words(engine.budget.slots_per_layer)
     return (
         "EXACT" if is_ok else "NOT EXACT",
         f"{engine.loaded.folder.name}: {shown} slots a layer, {torch.get_num_threads()} threads, chunks of "
@@ -190,8 +190,8 @@ def _layer_by_layer(
     is_cancelled: Callable[[], bool],
 ) -> Found:
     prompt = min(prompts, key=len)
-    checks = [_LayerCheck() for _ in engine.layers]
-    with _Recording(engine, checks):
+    checks = [LayerCalls() for _ in engine.layers]
+    with RecordingCalls(engine, checks):
         engine.greedy_ids(prompt, min(num_tok, 8))
     equal = calls = 0
     for number, check in enumerate(checks):
@@ -206,10 +206,10 @@ def _layer_by_layer(
     return equal == calls, report, ("Layer by layer, each MoE layer streamed whole:", line)
 
 
-class _Recording:
+class RecordingCalls:
     """While active, every MoE layer's inputs and outputs are kept."""
 
-    def __init__(self, engine: OffloadedModel, checks: list[_LayerCheck]) -> None:
+    def __init__(self, engine: OffloadedModel, checks: list[LayerCalls]) -> None:
         self._engine, self._checks = engine, checks
 
     def __enter__(self) -> None:
@@ -221,7 +221,7 @@ class _Recording:
             self._engine.loaded.modules[number].module.offload_layer = layer  # type: ignore[assignment]
 
     @staticmethod
-    def _recorder(layer: MoeLayer, check: _LayerCheck) -> Callable[..., torch.Tensor]:
+    def _recorder(layer: MoeLayer, check: LayerCalls) -> Callable[..., torch.Tensor]:
         def record(hidden: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
             out = layer(hidden, index, weights)
             check.calls.append((hidden.clone(), index.clone(), weights.clone(), out.clone()))
@@ -230,7 +230,7 @@ class _Recording:
         return record
 
 
-def _library_agrees(engine: OffloadedModel, withheld: WithheldModule, check: _LayerCheck) -> list[bool]:
+def _library_agrees(engine: OffloadedModel, withheld: WithheldModule, check: LayerCalls) -> list[bool]:
     """Materialises one experts module, runs the library's function on the recorded inputs, takes the weights off
     again."""
     module, model = withheld.module, engine.loaded.model

@@ -25,7 +25,7 @@ from engine.offloaded_model import OffloadedModel
 from engine.planning import require_free
 from engine.sampling import Sampler
 from engine.task_outcome import OnTaskProgress, TaskOutcome
-from engine.verify import load_whole
+from engine.verify import LayerCalls, RecordingCalls, load_whole
 from offload.errors import WaitCancelled
 
 MOE_LIMIT, TPOT_LIMIT = 0.9, 1.0
@@ -174,22 +174,10 @@ class _MoeCalls:
 
 def _record(engine: OffloadedModel, prompt: list[int]) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
     """The inputs of every MoE layer in one decode step."""
-    inputs: dict[int, tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = {}
-    for number, withheld in enumerate(engine.loaded.modules):
-        layer = engine.layers[number]
-
-        def record(
-            hidden: torch.Tensor, index: torch.Tensor, weights: torch.Tensor, layer: Any = layer, number: int = number
-        ) -> torch.Tensor:
-            inputs[number] = (hidden.clone(), index.clone(), weights.clone())
-            out: torch.Tensor = layer(hidden, index, weights)
-            return out
-
-        withheld.module.offload_layer = record  # type: ignore[assignment]
-    engine.greedy_ids(prompt, 2)
-    for number, withheld in enumerate(engine.loaded.modules):
-        withheld.module.offload_layer = engine.layers[number]  # type: ignore[assignment]
-    return [inputs[number] for number in range(len(engine.layers))]
+    recorded = [LayerCalls() for _ in engine.layers]
+    with RecordingCalls(engine, recorded):
+        engine.greedy_ids(prompt, 2)
+    return [layer.calls[-1][:3] for layer in recorded]
 
 
 def _outcome(engine: OffloadedModel, median: dict[str, float], times: dict[str, list[float]]) -> TaskOutcome:
