@@ -23,6 +23,8 @@ class Message:
 
     role: str
     content: str
+    thinking: str = ""
+    """What the assistant thought before it answered; sent only where the chat template uses it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,13 @@ class Submit:
     request_id: int
     messages: tuple[Message, ...]
     sampling: SamplingConfig = field(default_factory=SamplingConfig)
+    thinking: str | None = None
+    """One of `EngineReady.thinking_choices`; None: the template's own default."""
+    continues: bool = False
+    """The last message is the assistant's partial answer: go on writing it, without a break."""
+    trims_oldest: bool = False
+    """Where the conversation does not fit: leave out the oldest turns, never the system message or the last question,
+    until the prompt and a reserve for the answer do. What was left out is said in the events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +140,15 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
+class Diagnose:
+    """Check what an answer depends on: device, memory, link, libraries, model. -> TaskProgress ..., TaskEnded, whose
+    report is `{"checks": [{"name", "verdict", "found", "advice"}]}`; verdicts are ok, warn and fail. Loads nothing."""
+
+    request_id: int
+    config: EngineConfig
+
+
+@dataclass(frozen=True, slots=True)
 class Close:
     """End the process."""
 
@@ -148,5 +166,6 @@ Command = (
     | ShowProfile
     | DeleteProfile
     | Plan
+    | Diagnose
     | Close
 )

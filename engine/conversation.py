@@ -81,6 +81,8 @@ def check_fits(num_prompt_tok: int, context_tok: int) -> None:
         raise ContextFullError(
             f"The conversation has {num_prompt_tok} tokens; the context holds {context_tok}.",
             "Start a new chat, shorten the message, or give the engine more context (--context) and memory.",
+            num_prompt_tok,
+            context_tok,
         )
 
 

@@ -62,9 +62,13 @@ class DemoBuildError(MoeChatError):
 
 
 class ContextFullError(MoeChatError):
-    """The prompt does not fit into the context that the budget affords."""
+    """The prompt, of `prompt_tok` tokens, does not fit into the context of `context_tok` that the budget affords."""
 
     title = "The context is full"
+
+    def __init__(self, message: str, hint: str, prompt_tok: int, context_tok: int) -> None:
+        super().__init__(message, hint)
+        self.prompt_tok, self.context_tok = prompt_tok, context_tok
 
 
 class EngineDiedError(MoeChatError):

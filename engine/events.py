@@ -45,6 +45,9 @@ class EngineReady:
     notices: tuple[str, ...] = ()
     """Things the user should know: the demo's limits, a second instance, what was switched off and why."""
     load_s: float = 0.0
+    thinking_choices: tuple[str, ...] = ()
+    """What `Submit.thinking` may say: () where the chat template has no such switch; ("off", "on"); or efforts, least
+    first, such as ("low", "medium", "high")."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,8 @@ class PrefillProgress:
     """Tokens whose KV was kept from the turn before."""
     note: str = ""
     """Something to say: why the cache could not be reused."""
+    left_out_messages: int = 0
+    """The oldest messages that were left out, so that the prompt fits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +72,9 @@ class TextDelta:
     request_id: int
     text: str
     num_tok: int
+    """Tokens written since the answer began, thinking included."""
+    is_thinking: bool = False
+    """The text belongs to what the model thinks before it answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +110,20 @@ class TurnStats:
     """How prefill got its experts."""
     link: str
     """The link as measured, or as emulated, for a person."""
+    thinking_tok: int = 0
+    """Tokens of `new_tok` that were thinking, their marks included."""
+    thinking_ms: float | None = None
+    """From the first token of the thinking to its end; None: the model did not think."""
+    left_out_messages: int = 0
+    """The oldest messages of the conversation that were left out, so that the prompt fitted."""
+    compute_ms: float | None = None
+    """Decode time spent in the model's forward, apart from `link_wait_ms` and `overhead_ms`; the three add up to the
+    time from the first token to the last. None: no second token."""
+    overhead_ms: float | None = None
+    """Decode time spent on what is neither the model's arithmetic nor a wait: prediction, policy, bookkeeping,
+    sampling, detokenising, events."""
+    times_the_limit: float | None = None
+    """TPOT as a multiple of the physical limit over these tokens; None: not computed."""
 
     @property
     def decode_tok_per_s(self) -> float | None:
@@ -116,7 +138,12 @@ class TurnEnded:
     reason: str
     stats: TurnStats
     text: str
-    """The whole answer."""
+    """The whole answer, without the thinking."""
+    thinking: str = ""
+    """What the model thought before it answered."""
+    failure: Failed | None = None
+    """Where the reason is ERROR: what went wrong while the answer was written. It is said here alone: every request
+    ends with exactly one TurnEnded, TaskEnded or Failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +205,12 @@ class Failed:
     hint: str
     is_fatal: bool
     """The engine cannot go on; it must be started anew."""
+    kind: str = ""
+    """What a program can act on: "context_full" when the conversation does not fit; else empty."""
+    prompt_tok: int = 0
+    """With "context_full": tokens of the conversation."""
+    context_tok: int = 0
+    """With "context_full": tokens the context holds."""
 
 
 Event = (
@@ -233,6 +266,14 @@ class Timing:
     """Share of decode time spent waiting for the link."""
     recent_tpot_ms: tuple[float, ...] = ()
     """The last tokens, oldest first, at most 64."""
+    compute_rate: float | None = None
+    """Share of decode time spent computing; with `link_wait_rate` and `overhead_rate` it adds up to 1."""
+    overhead_rate: float | None = None
+    """Share of decode time that is neither compute nor a wait for the link."""
+    times_the_limit: float | None = None
+    """TPOT as a multiple of the physical limit."""
+    is_limit_estimate: bool = True
+    """The limit is estimated while the answer is written; computed over its own tokens afterwards."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,8 @@ from engine.api import (
     Submit,
     Verify,
 )
-from engine.errors import ConfigError, MoeChatError
-from engine.events import Failed, LoadProgress, ModeChanged, TaskEnded, TaskProgress
+from engine.errors import ConfigError, ContextFullError, MoeChatError
+from engine.events import CONTEXT_FULL, Failed, LoadProgress, ModeChanged, TaskEnded, TaskProgress
 
 if TYPE_CHECKING:
     from engine.mailboxes import Inbox, Outbox
@@ -180,6 +180,17 @@ def _failed(request_id: int | None, error: Exception, is_fatal: bool) -> Failed:
     """Any exception as an event: our own say what to do, others point to the log."""
     from offload.errors import OffloadError
 
+    if isinstance(error, ContextFullError):
+        return Failed(
+            request_id,
+            error.title,
+            error.message,
+            error.hint,
+            is_fatal,
+            kind=CONTEXT_FULL,
+            prompt_tok=error.prompt_tok,
+            context_tok=error.context_tok,
+        )
     if isinstance(error, (MoeChatError, OffloadError)):
         return Failed(request_id, error.title, error.message, error.hint, is_fatal)
     message = f"{type(error).__name__}: {error}"
