@@ -7,18 +7,22 @@ import os
 import signal
 import time
 from collections.abc import Iterable
+from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 from rich.text import Text
+from textual.actions import parse
 from textual.app import App, SystemCommand
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.screen import Screen
 
+from app.actions import ACTIONS, Action
 from app.chat_store import ChatStore
 from app.crash_log import log_crash
 from app.domains import Domain
 from app.engine_bridge import EngineBridge
+from app.key_map import KeyMap, bindings_of
 from app.recorder import Recorder
 from app.sanitise import visible
 from app.screens.domain_menu import DomainMenu
@@ -57,11 +61,7 @@ class ChatApp(App[None]):
     CSS_PATH: ClassVar[str | PurePath | list[str | PurePath] | None] = [
         f"styles/{name}.tcss" for name in ("base", "chat", "panels", "menu")
     ]
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+p", "command_palette", "Palette", priority=True),
-        Binding("f1", "help", "Help", priority=True),
-        Binding("ctrl+q", "quit", "Quit", priority=True),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings_of("app")]
 
     def __init__(
         self, bridge: EngineBridge, store: ChatStore, sampling: SamplingConfig, notices: tuple[str, ...] = ()
@@ -72,6 +72,7 @@ class ChatApp(App[None]):
         self._sampling = sampling
         self._notices = notices
         self._chat: ChatScreen | None = None
+        self.key_map = KeyMap()
         self._snapshot_at = 0.0
         self._shown_sequence = -1
         for theme in load_themes():
@@ -161,7 +162,7 @@ class ChatApp(App[None]):
         from app.screens.help import HelpScreen
 
         if not isinstance(self.screen, HelpScreen):
-            self.push_screen(HelpScreen())
+            self.push_screen(HelpScreen(self.key_map))
 
     def action_show_configuration(self) -> None:
         """What the engine runs with."""
@@ -174,24 +175,24 @@ class ChatApp(App[None]):
         """Dark or light."""
         self.theme = LIGHT if self.theme == DARK else DARK
 
-    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """The palette: every action of the chat, then those of the app."""
-        if self._chat is not None and screen is self._chat:
-            yield from self._chat_commands(self._chat)
-        yield SystemCommand("Show configuration", "What the engine runs with", self.action_show_configuration)
-        yield SystemCommand("Light or dark", "The other theme", self.action_toggle_theme)
-        yield SystemCommand("Help", "Keys and words (f1)", self.action_help)
-        yield SystemCommand("Quit", "Leave; the chat is kept (ctrl+q)", self.action_quit)
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """The menu of domains is opened from the chat only."""
+        return self.screen is self._chat if action == "choose_domain" and self.screen_stack else True
 
-    def _chat_commands(self, chat: ChatScreen) -> Iterable[SystemCommand]:
-        yield SystemCommand("Stop", "Stop the answer, keep what there is (esc)", chat.action_stop)
-        yield SystemCommand("Exact or approximate", "The other mode, from the next token (f5)", chat.action_toggle_mode)
-        yield SystemCommand("New chat", "An empty chat in the same domain (ctrl+n)", chat.action_new_chat)
-        yield SystemCommand("Domain", "Begin a chat in a domain; its profile (f3)", self.action_choose_domain)
-        yield SystemCommand("Panels", "Full, one line, off (f4)", chat.action_cycle_panels)
-        yield SystemCommand("Copy", "Copy what is selected (ctrl+c)", chat.action_copy_text)
-        yield SystemCommand("Follow the answer", "To the end of the transcript (end)", chat.action_to_bottom)
-        yield SystemCommand("Restart the engine", "Load the model anew (f8)", chat.action_restart_engine)
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """The palette: every action that can be taken now, the screen's own first."""
+        for action in sorted(ACTIONS, key=lambda action: action.scope == "app"):
+            owner = self if action.scope == "app" else screen
+            if action.call and action.in_palette and self._can_run(action, owner):
+                keys = self.key_map.keys_text(action)
+                about = f"{action.meaning} ({keys})" if keys else action.meaning
+                yield SystemCommand(action.title, about, partial(self.run_action, action.call, owner))
+
+    def _can_run(self, action: Action, owner: App[None] | Screen[object]) -> bool:
+        """Whether `owner` has the action, and would take it now."""
+        name, parameters = parse(action.call)[1:]
+        is_there = owner is self or action.scope == getattr(owner, "ACTION_SCOPE", "")
+        return is_there and bool(owner.check_action(name, parameters))
 
     def _tell(self, text: str) -> None:
         """Something about keeping chats that the user must know."""

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from textual import events
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.reactive import reactive
 from textual.screen import Screen
@@ -15,6 +15,7 @@ from textual.widgets import Footer
 
 from app.domains import Domain
 from app.engine_bridge import EngineBridge
+from app.key_map import bindings_of
 from app.recorder import Recorder
 from app.screens.chat_flow import ChatFlow
 from app.widgets.activity_line import ActivityLine
@@ -39,17 +40,8 @@ class ChatScreen(Screen[None]):
     AUTO_FOCUS = "#prompt"
     HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (WIDE, "-wide"), (150, "-huge")]  # noqa: RUF012
     VERTICAL_BREAKPOINTS = [(0, "-flat"), (16, "-short"), (30, "-medium"), (37, "-tall")]  # noqa: RUF012
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "stop", "Stop"),
-        Binding("f5", "toggle_mode", "Mode", priority=True),
-        Binding("f3", "app.choose_domain", "Domain", priority=True),
-        Binding("f4", "cycle_panels", "Panels", priority=True),
-        Binding("f8", "restart_engine", "Restart engine", priority=True),
-        Binding("ctrl+n", "new_chat", "New", priority=True),
-        Binding("end", "to_bottom", "To the end", show=False),
-        Binding("pageup", "page(-1)", "Page up", show=False),
-        Binding("pagedown", "page(1)", "Page down", show=False),
-    ]
+    ACTION_SCOPE: ClassVar[str] = "chat"
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings_of("chat")]
 
     panel_mode: reactive[str] = reactive("full", init=False)
 

@@ -15,6 +15,7 @@ from textual.widgets import Footer, OptionList, Static
 from app import profile_words
 from app.domains import Domain, all_domains, num_prompts
 from app.engine_bridge import EngineBridge
+from app.key_map import bindings_of
 from app.sanitise import visible
 from app.widgets.activity_line import ActivityLine
 from app.widgets.domain_list import DomainList
@@ -60,13 +61,10 @@ class DomainMenu(Screen[Domain | None]):
     AUTO_FOCUS = "DomainList"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (104, "-wide")]  # noqa: RUF012
     VERTICAL_BREAKPOINTS = [(0, "-flat"), (22, "-tall")]  # noqa: RUF012
+    ACTION_SCOPE: ClassVar[str] = "menu"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "yes", "Yes"),
-        Binding("enter", "choose", "Choose", key_display="enter"),
-        Binding("b", "ask_build", "Build profile"),
-        Binding("d", "ask_delete", "Delete profile"),
-        Binding("c", "cancel_task", "Cancel"),
-        Binding("escape", "back", "Back"),
+        *bindings_of("menu"),
         *(Binding(str(number), f"pick({number})", show=False) for number in range(1, 10)),
     ]
 

@@ -1,7 +1,8 @@
-"""f1: keys, and what the words on screen mean."""
+"""f1: keys, what the words on screen mean, and where things are kept."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -10,24 +11,12 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from app.actions import ACTIONS, GROUPS
+from app.key_map import KeyMap
 from app.paths import AppPaths
 from app.widgets.name_rows import name_rows
 
-_KEYS = (
-    ("enter", "send"),
-    ("shift+enter, ctrl+j", "new line"),
-    ("up, down", "what was sent before, from the first and last line"),
-    ("esc", "stop and keep the partial answer; take back a waiting message"),
-    ("f5", "EXACT / APPROX, from the next token"),
-    ("f3", "choose a domain and begin a chat in it; there b and d build and delete its profile"),
-    ("f4", "panels full, as one line, off"),
-    ("ctrl+n", "new chat in this domain"),
-    ("ctrl+c", "copy the selection; else stop"),
-    ("page up, page down", "scroll the transcript"),
-    ("end", "follow the answer again, from an empty prompt"),
-    ("f8", "start the engine again after it stopped"),
-    ("ctrl+p, f1, ctrl+q", "palette, this help, quit"),
-)
+_KEY_WIDTH = 22
 
 _WORDS = (
     ("EXACT", "the token ids that the whole model in memory would give"),
@@ -41,18 +30,35 @@ _WORDS = (
 )
 
 
+def key_rows(key_map: KeyMap, group: str) -> Iterator[tuple[str, str]]:
+    """(keys, meaning) of every action of a group that has a key."""
+    for action in ACTIONS:
+        if action.group == group and (keys := key_map.keys_text(action)):
+            yield keys, action.meaning
+
+
 class HelpScreen(ModalScreen[None]):
     """Closed by any of its keys."""
 
+    AUTO_FOCUS = ".sheet"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,f1,q,enter", "dismiss", "Close")]
 
+    def __init__(self, key_map: KeyMap) -> None:
+        super().__init__()
+        self._key_map = key_map
+
     def compose(self) -> ComposeResult:
-        paths = AppPaths.from_environment()
         with VerticalScroll(classes="sheet"):
-            yield Static("Keys", classes="sheet-title")
-            yield from name_rows(_KEYS, 21)
+            for group in GROUPS:
+                if rows := tuple(key_rows(self._key_map, group)):
+                    yield Static(group, classes="sheet-title")
+                    yield from name_rows(rows, _KEY_WIDTH)
             yield Static("Words", classes="sheet-title")
             yield from name_rows(_WORDS, 12)
             yield Static("Kept in", classes="sheet-title")
-            yield from name_rows(tuple((name, str(path)) for name, path in paths.listed()), 12)
-            yield Static("esc closes", classes="sheet-close")
+            kept = AppPaths.from_environment().listed()
+            yield from name_rows(tuple((name, str(path)) for name, path in kept), 12)
+            yield Static(
+                "esc closes · the palette lists what has no key · keys can be changed in the settings",
+                classes="sheet-close",
+            )

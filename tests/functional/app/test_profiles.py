@@ -257,7 +257,7 @@ async def test_the_configuration_is_shown(stage: Stage) -> None:
     await stage.open_chat()
     await stage.see("it is often wrong")
     commands = {command.title: command for command in stage.app.get_system_commands(stage.app.screen)}
-    commands["Show configuration"].callback()
+    stage.app.call_later(commands["Show configuration"].callback)
     await stage.until(lambda: isinstance(stage.app.screen, ConfigurationScreen))
     await stage.see("residency  50 %")
     await stage.pilot.press("escape")
