@@ -1,4 +1,4 @@
-"""What is kept of a chat."""
+"""What is kept of a chat, and what a list of chats and a search tell about it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,29 @@ USER, ASSISTANT = "user", "assistant"
 COMPLETE, PARTIAL, STOPPED, FAILED = "complete", "partial", "stopped", "error"
 """States of a turn: whole; being written (or its writer died); stopped by the user; ended by an error."""
 
+UNTITLED = "Untitled"
+TITLE_LENGTH = 60
+"""Characters of a title that is made from a question, at most."""
+
 
 def new_id() -> str:
     """An id that no other instance makes."""
     return uuid.uuid4().hex
 
 
-def _now() -> str:
+def now() -> str:
+    """This moment in UTC, as ISO 8601 with milliseconds."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def title_from(question: str) -> str:
+    """A title made from a chat's first question: its words in one line, cut after a word where it is too long."""
+    words = " ".join(question[: 20 * TITLE_LENGTH].split())
+    if len(words) <= TITLE_LENGTH:
+        return words or UNTITLED
+    cut = words[:TITLE_LENGTH]
+    at_word, _, _ = cut.rpartition(" ")
+    return f"{at_word if len(at_word) > TITLE_LENGTH // 2 else cut[:-1]}…"
 
 
 @dataclass(slots=True)
@@ -30,7 +45,13 @@ class ChatRecord:
     system_prompt: str
     model: str
     chat_id: str = field(default_factory=new_id)
-    created_at: str = field(default_factory=_now)
+    created_at: str = field(default_factory=now)
+    title: str = ""
+    """What the user called it; empty: a title is made from the first question."""
+    parent_chat_id: str | None = None
+    """The chat it branched from; None once that is deleted, too. A branch holds copies of the turns they share."""
+    branched_at: int | None = None
+    """The position of the last turn shared with the parent."""
 
 
 @dataclass(slots=True)
@@ -49,4 +70,36 @@ class TurnRecord:
     markers: list[str] = field(default_factory=list)
     """What changed while the answer was written, such as the mode."""
     turn_id: str = field(default_factory=new_id)
-    created_at: str = field(default_factory=_now)
+    created_at: str = field(default_factory=now)
+    thinking: str = ""
+    """What the model thought before an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatSummary:
+    """A line of the list of chats. `title` is the one to show; `updated_at` the time of its last turn."""
+
+    chat_id: str
+    title: str
+    updated_at: str
+    num_turns: int
+    domain: str
+    model: str
+    parent_chat_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Snippet:
+    """A piece of text around what was found. `marks` are the (start, end) of what matched, in order."""
+
+    text: str
+    marks: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One place where a search matched; `turn` is None where it is the title."""
+
+    chat: ChatSummary
+    turn: TurnRecord | None
+    snippet: Snippet

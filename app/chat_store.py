@@ -1,57 +1,41 @@
-"""Chats in SQLite. Writes are whole records by id, so that any of them may be repeated.
-
-StoreError (a MoeChatError)
-├── StoreLockedError     another program holds the database: try again later
-├── StoreDamagedError    the file is no database any more: `move_aside`, then begin anew
-└── StoreUnwritableError no permission, no space
-"""
+"""Chats in SQLite. Writes are whole records by id, so that any of them may be repeated."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable
-from datetime import datetime
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from app.chat_records import ChatRecord, TurnRecord
-from app.migrations import migrate
-from engine.errors import MoeChatError
+from app import chat_search
+from app.chat_database import ChatDatabase
+from app.chat_records import ChatRecord, ChatSummary, Hit, TurnRecord, title_from
 
-_Result = TypeVar("_Result")
+_CHAT_COLUMNS = "domain, system_prompt, model, chat_id, created_at, title, parent_chat_id, branched_at"
+_TURN_COLUMNS = "chat_id, position, role, text, state, mode_label, stats, markers, turn_id, created_at, thinking"
 
-_LOCKED = ("SQLITE_BUSY", "SQLITE_LOCKED")
-_DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
-_MAGIC = b"SQLite format 3\0"
-_LOCK_WAIT_S = 0.2
-"""How long a write waits for another program: it runs between two frames, so not long."""
+_SAVE_CHAT = f"""
+INSERT INTO chats ({_CHAT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, (SELECT chat_id FROM chats WHERE chat_id = ?), ?)
+ON CONFLICT (chat_id) DO UPDATE SET model = excluded.model, domain = excluded.domain
+"""
+"""A title given meanwhile stays. A parent that has been deleted is no parent."""
 
-
-_SAVE_TURN = """
-INSERT INTO turns (turn_id, chat_id, position, role, text, state, mode_label, stats, markers, created_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (turn_id) DO UPDATE SET text = excluded.text, state = excluded.state,
-mode_label = excluded.mode_label, stats = excluded.stats, markers = excluded.markers
+_SAVE_TURN = f"""
+INSERT INTO turns ({_TURN_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (turn_id) DO UPDATE SET position = excluded.position, text = excluded.text, state = excluded.state,
+mode_label = excluded.mode_label, stats = excluded.stats, markers = excluded.markers, thinking = excluded.thinking
 """
 
-
-class StoreError(MoeChatError):
-    """The chat database cannot be used."""
-
-    title = "Chat database"
-
-
-class StoreLockedError(StoreError):
-    """Another program holds the database."""
-
-
-class StoreDamagedError(StoreError):
-    """The file is damaged."""
-
-
-class StoreUnwritableError(StoreError):
-    """The database cannot be written at all."""
+_SUMMARIES = """
+SELECT chats.chat_id, chats.title,
+    (SELECT substr(text, 1, 1200) FROM turns WHERE turns.chat_id = chats.chat_id AND role = 'user'
+     ORDER BY position LIMIT 1),
+    coalesce(max(turns.created_at), chats.created_at) AS updated_at, count(turns.chat_id),
+    chats.domain, chats.model, chats.parent_chat_id
+FROM chats LEFT JOIN turns INDEXED BY turns_by_time ON turns.chat_id = chats.chat_id
+"""
+_NEWEST_FIRST = " GROUP BY chats.chat_id ORDER BY updated_at DESC, chats.chat_number DESC"
 
 
 class ChatStore:
@@ -59,140 +43,188 @@ class ChatStore:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._connection: sqlite3.Connection | None = None
+        self._database = ChatDatabase(path)
 
     def open(self) -> None:
         """Open, check and migrate the database now rather than at the first use."""
-        self._run(lambda connection: None)
+        self._database.run(lambda connection: None)
+
+    @property
+    def can_index(self) -> bool:
+        """Whether searches use a full-text index. Without one every text is read, which is slower."""
+        self.open()
+        return self._database.can_index
+
+    # Writing
 
     def save_chat(self, chat: ChatRecord) -> None:
         """Write a chat, in place of an earlier version of it."""
-        values = (chat.chat_id, chat.domain, chat.system_prompt, chat.model, chat.created_at)
-        self._run(
-            lambda connection: connection.execute(
-                "INSERT INTO chats (chat_id, domain, system_prompt, model, created_at) VALUES (?, ?, ?, ?, ?)"
-                " ON CONFLICT (chat_id) DO UPDATE SET model = excluded.model",
-                values,
-            )
-        )
+        self._database.run(lambda connection: connection.execute(_SAVE_CHAT, _chat_values(chat)))
 
     def save_turn(self, turn: TurnRecord) -> None:
-        """Write a turn, in place of an earlier version of it. Its chat must have been saved."""
-        values = (
-            turn.turn_id,
-            turn.chat_id,
-            turn.position,
-            turn.role,
-            turn.text.encode("utf-8", "replace").decode(),
-            turn.state,
-            turn.mode_label,
-            None if turn.stats is None else json.dumps(turn.stats),
-            json.dumps(turn.markers),
-            turn.created_at,
+        """Write a turn, in place of an earlier version of it. Raises ChatMissingError when its chat is not kept."""
+        self._database.run(lambda connection: connection.execute(_SAVE_TURN, _turn_values(turn)))
+
+    def save_whole(self, chat: ChatRecord, turns: Iterable[TurnRecord]) -> None:
+        """Write a chat with its turns: all of it or nothing."""
+
+        def write(connection: sqlite3.Connection) -> None:
+            connection.execute(_SAVE_CHAT, _chat_values(chat))
+            connection.executemany(_SAVE_TURN, [_turn_values(turn) for turn in turns])
+
+        self._database.run_whole(write)
+
+    def rename(self, chat_id: str, title: str) -> None:
+        """Call a chat something else; an empty title makes one from its first question again."""
+        values = (_storable(" ".join(title.split())), chat_id)
+        self._database.run(
+            lambda connection: connection.execute("UPDATE chats SET title = ? WHERE chat_id = ?", values)
         )
-        self._run(lambda connection: connection.execute(_SAVE_TURN, values))
+
+    def delete_chat(self, chat_id: str) -> None:
+        """Delete a chat and its turns. Its branches stay: they hold copies."""
+        self._database.run(lambda connection: connection.execute("DELETE FROM chats WHERE chat_id = ?", (chat_id,)))
+
+    def delete_turns(self, chat_id: str, from_position: int) -> None:
+        """Delete the turns of a chat from `from_position` on."""
+        where = "chat_id = ? AND position >= ?"
+        self._database.run(
+            lambda connection: connection.execute(f"DELETE FROM turns WHERE {where}", (chat_id, from_position))
+        )
+
+    # Reading
+
+    def chat(self, chat_id: str) -> ChatRecord | None:
+        """The chat with that id."""
+        found = self._chats("WHERE chat_id = ?", chat_id)
+        return found[0] if found else None
 
     def chats(self) -> list[ChatRecord]:
         """Every chat, the oldest first."""
-        rows = self._run(
+        return self._chats("ORDER BY created_at")
+
+    def matching(self, prefix: str) -> list[str]:
+        """The ids of the chats that begin with `prefix`, at most ten."""
+        rows = self._database.run(
             lambda connection: connection.execute(
-                "SELECT domain, system_prompt, model, chat_id, created_at FROM chats ORDER BY created_at"
+                "SELECT chat_id FROM chats WHERE substr(chat_id, 1, length(?1)) = ?1 LIMIT 10", (prefix,)
             ).fetchall()
         )
-        return [ChatRecord(*row) for row in rows]
+        return [chat_id for (chat_id,) in rows]
 
     def turns(self, chat_id: str) -> list[TurnRecord]:
         """The turns of a chat, in order."""
-        columns = "chat_id, position, role, text, state, mode_label, stats, markers, turn_id, created_at"
-        rows = self._run(
+        rows = self._database.run(
             lambda connection: connection.execute(
-                f"SELECT {columns} FROM turns WHERE chat_id = ? ORDER BY position", (chat_id,)
+                f"SELECT {_TURN_COLUMNS} FROM turns WHERE chat_id = ? ORDER BY position", (chat_id,)
             ).fetchall()
         )
         return [_turn(row) for row in rows]
 
-    def move_aside(self) -> Path:
-        """Rename the database and its -wal and -shm to a dated name; the next use begins anew.
+    def summary(self, chat_id: str) -> ChatSummary | None:
+        """A chat as a line of the list."""
+        rows = self._database.run(
+            lambda connection: connection.execute(f"{_SUMMARIES} WHERE chats.chat_id = ?{_NEWEST_FIRST}", (chat_id,))
+        )
+        return next(map(_summary, rows), None)
 
-        Returns the new name.
-        """
-        self.close()
-        stamp = datetime.now().strftime("%Y%m%d-%H%M%S-%f")
-        aside = self.path.with_name(f"{self.path.stem}.damaged-{stamp}{self.path.suffix}")
-        for suffix in ("", "-wal", "-shm"):
-            part = self.path.with_name(self.path.name + suffix)
-            if part.exists():
-                part.rename(aside.with_name(aside.name + suffix))
-        return aside
+    def summaries(self, limit: int = 100, offset: int = 0) -> list[ChatSummary]:
+        """The list of chats, the one with the newest turn first."""
+        rows = self._database.run(
+            lambda connection: connection.execute(
+                f"{_SUMMARIES}{_NEWEST_FIRST} LIMIT ? OFFSET ?", (limit, offset)
+            ).fetchall()
+        )
+        return [_summary(row) for row in rows]
+
+    def num_chats(self) -> int:
+        """How many chats are kept."""
+        return int(
+            self._database.run(lambda connection: connection.execute("SELECT count(*) FROM chats").fetchone())[0]
+        )
+
+    def search(self, text: str, limit: int = 50) -> list[Hit]:
+        """Where `text` is found: titles first, then turns, the best matches first. Any text is a valid search."""
+        found = self._database.run(
+            lambda connection: chat_search.find(connection, text, limit, can_index=self._database.can_index)
+        )
+        summaries = {chat_id: self.summary(chat_id) for chat_id in dict.fromkeys(match.chat_id for match in found)}
+        hits = []
+        for match in found:
+            chat = summaries[match.chat_id]
+            if chat is not None:
+                turn = None if match.turn_id is None else self.turn(match.turn_id)
+                hits.append(Hit(chat, turn, match.snippet))
+        return hits
+
+    def turn(self, turn_id: str) -> TurnRecord | None:
+        """The turn with that id."""
+        row = self._database.run(
+            lambda connection: connection.execute(
+                f"SELECT {_TURN_COLUMNS} FROM turns WHERE turn_id = ?", (turn_id,)
+            ).fetchone()
+        )
+        return None if row is None else _turn(row)
+
+    # The file
+
+    def move_aside(self) -> Path:
+        """Rename a damaged database; the next use begins anew. Returns the new name. Raises OSError."""
+        return self._database.move_aside()
 
     def close(self) -> None:
         """Close the database."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        self._database.close()
 
-    def _run(self, work: Callable[[sqlite3.Connection], _Result]) -> _Result:
-        try:
-            if self._connection is None:
-                self._connection = self._connect()
-            return work(self._connection)
-        except sqlite3.DatabaseError as error:
-            raise self._translated(error) from error
-        except OSError as error:
-            raise StoreUnwritableError(
-                f"{self.path} cannot be written: {error.strerror}.", "Chats are kept in memory until it can."
-            ) from error
-
-    def _connect(self) -> sqlite3.Connection:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._check_header()
-        connection = sqlite3.connect(self.path, timeout=_LOCK_WAIT_S, isolation_level=None)
-        try:
-            connection.execute("PRAGMA foreign_keys = ON")
-            (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-            if verdict != "ok":
-                raise StoreDamagedError(f"{self.path} is damaged: {verdict}.")
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = NORMAL")
-            migrate(connection)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-    def _check_header(self) -> None:
-        """Tell a file that is no database before SQLite opens it and deletes the -wal, which may hold chats."""
-        if self.path.exists():
-            with self.path.open("rb") as file:
-                header = file.read(len(_MAGIC))
-            if header not in (b"", _MAGIC):
-                raise StoreDamagedError(f"{self.path} is damaged: it does not begin like a database.")
-
-    def _translated(self, error: sqlite3.DatabaseError) -> StoreError:
-        name = getattr(error, "sqlite_errorname", "")
-        if name.startswith(_LOCKED):
-            return StoreLockedError(
-                "Another program holds the chat database.",
-                "This chat is kept in memory and saved as soon as it is free.",
-            )
-        if name.startswith(_DAMAGED) or "malformed" in str(error):
-            return StoreDamagedError(f"{self.path} is damaged: {error}.")
-        return StoreUnwritableError(
-            f"The chat database cannot be written: {error}.", "Chats are kept in memory until it can."
+    def _chats(self, rest: str, *values: str) -> list[ChatRecord]:
+        rows = self._database.run(
+            lambda connection: connection.execute(f"SELECT {_CHAT_COLUMNS} FROM chats {rest}", values).fetchall()
         )
+        return [ChatRecord(*row) for row in rows]
+
+
+def _storable(text: str) -> str:
+    """`text` without lone surrogates, which no database takes."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _chat_values(chat: ChatRecord) -> tuple[object, ...]:
+    return (
+        chat.domain,
+        _storable(chat.system_prompt),
+        chat.model,
+        chat.chat_id,
+        chat.created_at,
+        _storable(chat.title),
+        chat.parent_chat_id,
+        chat.branched_at,
+    )
+
+
+def _turn_values(turn: TurnRecord) -> tuple[object, ...]:
+    return (
+        turn.chat_id,
+        turn.position,
+        turn.role,
+        _storable(turn.text),
+        turn.state,
+        turn.mode_label,
+        None if turn.stats is None else json.dumps(turn.stats),
+        json.dumps(turn.markers),
+        turn.turn_id,
+        turn.created_at,
+        _storable(turn.thinking),
+    )
 
 
 def _turn(row: tuple[Any, ...]) -> TurnRecord:
-    chat_id, position, role, text, state, mode_label, stats, markers, turn_id, created_at = row
-    return TurnRecord(
-        chat_id=chat_id,
-        position=position,
-        role=role,
-        text=text,
-        state=state,
-        mode_label=mode_label,
-        stats=json.loads(stats) if stats else None,
-        markers=json.loads(markers),
-        turn_id=turn_id,
-        created_at=created_at,
+    *start, stats, markers, turn_id, created_at, thinking = row
+    kept_stats = json.loads(stats) if stats else None
+    return TurnRecord(*start, kept_stats, json.loads(markers), turn_id, created_at, thinking)
+
+
+def _summary(row: tuple[Any, ...]) -> ChatSummary:
+    chat_id, title, question, updated_at, num_turns, domain, model, parent_chat_id = row
+    return ChatSummary(
+        chat_id, title or title_from(question or ""), updated_at, num_turns, domain, model, parent_chat_id
     )

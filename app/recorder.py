@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from app.chat_database import ChatMissingError, StoreDamagedError, StoreError
 from app.chat_records import ChatRecord, TurnRecord
-from app.chat_store import ChatStore, StoreDamagedError, StoreError
+from app.chat_store import ChatStore
 
 
 class Recorder:
-    """Every chat and turn of this run, and which of them still have to be written."""
+    """Every chat and turn of this run, and what still has to be written. Deletions wait as writes do."""
 
     def __init__(self, store: ChatStore, tell: Callable[[str], None]) -> None:
         self._store = store
@@ -18,12 +19,14 @@ class Recorder:
         self._turns: dict[str, TurnRecord] = {}
         self._unsaved_chats: dict[str, ChatRecord] = {}
         self._unsaved_turns: dict[str, TurnRecord] = {}
+        self._deleted: set[str] = set()
+        self._unmade_changes: list[Callable[[], None]] = []
         self._last_complaint = ""
 
     @property
     def num_unsaved(self) -> int:
-        """Chats and turns that wait to be written."""
-        return len(self._unsaved_chats) + len(self._unsaved_turns)
+        """Chats, turns and deletions that wait to be written."""
+        return len(self._unsaved_chats) + len(self._unsaved_turns) + len(self._unmade_changes)
 
     def save_chat(self, chat: ChatRecord) -> None:
         """Note the chat for `flush`; chats without a turn are never written."""
@@ -31,14 +34,35 @@ class Recorder:
         self._unsaved_chats[chat.chat_id] = chat
 
     def save_turn(self, turn: TurnRecord) -> None:
-        """Write the turn now, as it is, or as soon as that is possible."""
+        """Write the turn now, as it is, or as soon as that is possible; one of a deleted chat is not kept."""
+        if turn.chat_id in self._deleted:
+            return
         self._turns[turn.turn_id] = turn
         self._unsaved_turns[turn.turn_id] = turn
         self.flush()
 
+    def rename(self, chat_id: str, title: str) -> None:
+        """Call a chat something else, whether it has been written or not."""
+        if chat_id in self._chats:
+            self._chats[chat_id].title = title
+        self._change(lambda: self._store.rename(chat_id, title))
+
+    def delete_chat(self, chat_id: str) -> None:
+        """Delete a chat and its turns, and forget what of it has not been written."""
+        self._deleted.add(chat_id)
+        for chats in (self._chats, self._unsaved_chats):
+            chats.pop(chat_id, None)
+        self._forget_turns(chat_id, 0)
+        self._change(lambda: self._store.delete_chat(chat_id))
+
+    def delete_turns(self, chat_id: str, from_position: int) -> None:
+        """Delete the turns of a chat from `from_position` on, and forget those that have not been written."""
+        self._forget_turns(chat_id, from_position)
+        self._change(lambda: self._store.delete_turns(chat_id, from_position))
+
     def flush(self) -> None:
         """Write what has not been written. Never raises: what fails is tried again the next time."""
-        if not self._unsaved_turns:
+        if not self._unsaved_turns and not self._unmade_changes:
             return
         try:
             self._write()
@@ -56,13 +80,37 @@ class Recorder:
         self.flush()
         self._store.close()
 
+    def _forget_turns(self, chat_id: str, from_position: int) -> None:
+        for turns in (self._turns, self._unsaved_turns):
+            for turn in [turn for turn in turns.values() if turn.chat_id == chat_id and turn.position >= from_position]:
+                del turns[turn.turn_id]
+
+    def _change(self, change: Callable[[], None]) -> None:
+        """Changes come before waiting turns: those have been forgotten, or were made after them."""
+        self._unmade_changes.append(change)
+        self.flush()
+
     def _write(self) -> None:
+        while self._unmade_changes:
+            self._unmade_changes[0]()
+            del self._unmade_changes[0]
+        if not self._unsaved_turns:
+            return
         for chat in list(self._unsaved_chats.values()):
             self._store.save_chat(chat)
             del self._unsaved_chats[chat.chat_id]
         for turn in list(self._unsaved_turns.values()):
-            self._store.save_turn(turn)
+            try:
+                self._store.save_turn(turn)
+            except ChatMissingError:
+                self._save_again(turn.chat_id)
             del self._unsaved_turns[turn.turn_id]
+
+    def _save_again(self, chat_id: str) -> None:
+        """Another instance deleted the chat that is written here: all that is known of it is kept anew."""
+        if chat_id in self._chats:
+            turns = [turn for turn in self._turns.values() if turn.chat_id == chat_id]
+            self._store.save_whole(self._chats[chat_id], turns)
 
     def _begin_anew(self, damage: StoreDamagedError) -> None:
         try:
@@ -71,6 +119,7 @@ class Recorder:
             self._complain(f"{damage.message} It could not be moved aside: {error.strerror}.")
             return
         self._tell(f"The chat database was damaged. It was moved to {aside}, and a new one begun.")
+        self._unmade_changes.clear()
         self._unsaved_chats = dict(self._chats)
         self._unsaved_turns = dict(self._turns)
         try:

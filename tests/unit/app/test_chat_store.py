@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from app.chat_database import StoreDamagedError, StoreLockedError, StoreUnwritableError
 from app.chat_records import ASSISTANT, COMPLETE, PARTIAL, USER, ChatRecord, TurnRecord
-from app.chat_store import ChatStore, StoreDamagedError, StoreLockedError, StoreUnwritableError
+from app.chat_store import ChatStore
 from app.migrations import MIGRATIONS, migrate
 from app.recorder import Recorder
 
