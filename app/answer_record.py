@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Any
 
 from app import figures
 from engine.config import format_bytes
-from engine.events import CANCELLED, CONTEXT_FULL, LABEL_APPROX, LENGTH, TurnStats
+from engine.events import CANCELLED, CONTEXT_FULL, LABEL_APPROX, LENGTH, Counters, TurnStats
 
 _REASONS = {CANCELLED: "stopped", LENGTH: "cut at the token limit", CONTEXT_FULL: "cut: the context is full"}
 
 
-def as_json(stats: TurnStats, reason: str) -> dict[str, object]:
-    """Everything that was counted, and why the answer ended."""
-    return {"reason": reason, **asdict(stats)}
+def as_json(
+    stats: TurnStats, reason: str, *, domain: str = "", model: str = "", top_k: int | None = None
+) -> dict[str, object]:
+    """Everything that was counted, why the answer ended, and in which domain and by which model it was given."""
+    return {"reason": reason, "domain": domain, "model": model, "top_k": top_k, **asdict(stats)}
+
+
+def kept_summary(kept: Mapping[str, Any] | None) -> str:
+    """The line below an answer that was kept; empty where there is no record of it, or one of a shape unknown here."""
+    if kept is None:
+        return ""
+    try:
+        counted = {field.name: kept["counters"].get(field.name, 0) for field in fields(Counters)}
+        known = {field.name: kept[field.name] for field in fields(TurnStats) if field.name in kept}
+        stats = TurnStats(**{**known, "counters": Counters(**counted)})
+        return summary(stats, str(kept.get("reason", "")), kept.get("top_k"))
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return ""
 
 
 def label_text(stats: TurnStats, top_k: int | None) -> str:
@@ -32,7 +49,7 @@ def summary(stats: TurnStats, reason: str, top_k: int | None) -> str:
     counters = stats.counters
     parts = [_REASONS[reason]] if reason in _REASONS else []
     parts += [
-        f"{stats.new_tok} tok",
+        f"{stats.new_tok} tok" + (f" ({stats.thinking_tok} thinking)" if stats.thinking_tok else ""),
         f"TTFT {figures.milliseconds(stats.ttft_ms)}",
         f"{figures.milliseconds(stats.tpot_ms)}/tok",
         figures.tok_per_s(stats.tpot_ms),
@@ -65,11 +82,19 @@ def stats_lines(stats: TurnStats, reason: str, top_k: int | None) -> list[str]:
         f"{counters.prefetch_cancelled} cancelled",
         f"{max(counters.prefetch_in_flight, 0)} open",  # one issued in an earlier answer may be judged in this one
     )
+    thinking = f"{stats.thinking_tok} of them thinking ({figures.milliseconds(stats.thinking_ms)})"
+    left_out = f"the oldest {stats.left_out_messages} messages left out"
     lines = {
-        "answer": (f"{stats.new_tok} tok", _REASONS.get(reason, "complete"), label_text(stats, top_k)),
+        "answer": (
+            f"{stats.new_tok} tok",
+            thinking if stats.thinking_tok else "",
+            _REASONS.get(reason, "complete"),
+            label_text(stats, top_k),
+        ),
         "prompt": (
             f"{stats.prompt_tok} tok",
             f"{stats.reused_tok} of them reused",
+            left_out if stats.left_out_messages else "",
             f"{format_bytes(stats.prefill_bytes)} copied",
             stats.prefill_path,
         ),
@@ -78,6 +103,7 @@ def stats_lines(stats: TurnStats, reason: str, top_k: int | None) -> list[str]:
             f"TPOT {figures.milliseconds(stats.tpot_ms)}"
             f" (p50 {figures.milliseconds(stats.tpot_p50_ms)}, p95 {figures.milliseconds(stats.tpot_p95_ms)})",
             figures.tok_per_s(stats.tpot_ms),
+            f"{stats.times_the_limit:.1f}x the limit" if stats.times_the_limit else "",
         ),
         "experts": _experts(stats),
         "prefetch": prefetch,

@@ -218,9 +218,10 @@ def _turn_values(turn: TurnRecord) -> tuple[object, ...]:
 
 
 def _turn(row: tuple[Any, ...]) -> TurnRecord:
-    *start, stats, markers, turn_id, created_at, thinking = row
-    kept_stats = json.loads(stats) if stats else None
-    return TurnRecord(*start, kept_stats, json.loads(markers), turn_id, created_at, thinking)
+    turn = TurnRecord(*row)
+    turn.stats = json.loads(row[6]) if row[6] else None
+    turn.markers = json.loads(row[7])
+    return turn
 
 
 def _summary(row: tuple[Any, ...]) -> ChatSummary:

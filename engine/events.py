@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from offload.counters import Counters
+from offload.counters import Counters as Counters  # part of the seam: events carry it
 
 HOST, RESIDENT, ARRIVING, IN_USE, SUBSTITUTE = range(5)
 """Codes of `Snapshot.residency`: in the host tier; on the device; on its way; picked for this token; standing in for

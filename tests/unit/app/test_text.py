@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import pytest
 
 from app import figures, progress_line
-from app.answer_record import stats_lines, summary
+from app.answer_record import as_json, kept_summary, stats_lines, summary
 from app.sanitise import visible
 from engine.events import CANCELLED, LABEL_APPROX, STOP, LoadProgress, PrefillProgress
 from tests.functional.app.fake_engine import counters, stats
@@ -102,3 +105,27 @@ def test_the_long_form_names_every_count_with_its_whole() -> None:
 def test_an_answer_without_decode_shows_dashes() -> None:
     text = "\n".join(stats_lines(stats(0), STOP, top_k=2))
     assert "– resident hits" in text
+
+
+def test_the_line_below_a_kept_answer_is_the_one_it_had() -> None:
+    given = replace(stats(100, label=LABEL_APPROX, counted=counters(100, is_approximate=True)), thinking_tok=12)
+    kept = json.loads(json.dumps(as_json(given, CANCELLED, domain="maths", model="demo", top_k=2)))
+    assert (kept["domain"], kept["model"]) == ("maths", "demo")
+    assert kept_summary(kept) == summary(given, CANCELLED, top_k=2)
+    assert "100 tok (12 thinking)" in kept_summary(kept)
+
+
+@pytest.mark.parametrize("kept", [None, {}, {"counters": 3}, {"counters": {}, "new_tok": "many"}])
+def test_a_record_of_unknown_shape_has_no_line(kept: dict[str, object] | None) -> None:
+    assert kept_summary(kept) == ""
+
+
+def test_stats_tell_thinking_and_what_was_left_out() -> None:
+    told = "\n".join(
+        stats_lines(
+            replace(stats(100), thinking_tok=12, thinking_ms=3100.0, left_out_messages=4, times_the_limit=1.42), STOP, 2
+        )
+    )
+    assert "12 of them thinking (3.1 s)" in told
+    assert "the oldest 4 messages left out" in told
+    assert "1.4x the limit" in told
