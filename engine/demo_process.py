@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from engine.demo_model import built_demo
+from engine.demo_location import built_demo
 from engine.demo_wheel import IsCancelled, Progress, stop_if
 from engine.errors import DemoBuildError
 from engine.events import LoadProgress

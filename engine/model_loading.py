@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
+from engine.architectures import DENSE, MISSING_INTERFACE
 from engine.checkpoint_index import read_index
 from engine.errors import CheckpointError, MoeChatError, UnsupportedModelError
 from engine.expert_forward import EXPERTS_IMPLEMENTATION, ProbedLayer
@@ -187,11 +188,7 @@ def _check_supported(model: Any, modules: list[WithheldModule]) -> None:
     name = model.config.model_type
     if not modules:
         has_experts = any("experts" in key for key, _ in model.named_modules())
-        reason = (
-            "its experts class does not carry the experts interface of transformers"
-            if has_experts
-            else "it is a dense model: there are no routed experts to offload"
-        )
+        reason = MISSING_INTERFACE if has_experts else DENSE
         raise UnsupportedModelError(
             f"{name!r} cannot be run: {reason}.", "Pick a Mixture-of-Experts model; see the README."
         )

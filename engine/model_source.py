@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 import os
 import re
 from pathlib import Path
@@ -14,10 +13,10 @@ from engine.demo_process import ensure_demo_apart
 from engine.demo_wheel import IsCancelled, Progress
 from engine.errors import CheckpointError, ModelNotFoundError, UnsupportedModelError
 from engine.hub_download import download_model
+from engine.shards import list_shards
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
-_INDEX_FILE = "model.safetensors.index.json"
 
 
 def resolve_model(name: str, progress: Progress, is_cancelled: IsCancelled = never) -> Path:
@@ -74,14 +73,10 @@ def cached_snapshot(repo_id: str) -> Path | None:
 
 
 def _has_all_weights(folder: Path) -> bool:
-    index = folder / _INDEX_FILE
-    if not index.is_file():
-        return any(path.is_file() for path in folder.glob("*.safetensors"))
     try:
-        shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-    except (ValueError, KeyError, AttributeError, TypeError):
+        return not list_shards(folder).missing
+    except (CheckpointError, UnsupportedModelError):
         return False
-    return all((folder / str(shard)).is_file() for shard in shards)
 
 
 def _has_tokenizer(folder: Path) -> bool:

@@ -11,7 +11,8 @@ HEAVY = ("torch", "transformers", "textual", "numpy", "huggingface_hub", "gguf")
 
 
 @pytest.mark.parametrize(
-    "module", ["app.cli", "engine.api", "engine.client", "engine.config", "engine.errors", "engine.events"]
+    "module",
+    ["app.cli", *(f"engine.{part}" for part in ("api", "client", "config", "errors", "events", "model_catalogue"))],
 )
 def test_importing_it_loads_nothing_heavy(module: str) -> None:
     script = f"import sys, {module}; print(*sorted(set({HEAVY!r}) & set(sys.modules)))"

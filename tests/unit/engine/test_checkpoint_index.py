@@ -15,9 +15,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from engine.checkpoint_index import INDEX_FILE, TensorEntry, checkpoint_files, read_header, read_index
+from engine.checkpoint_index import TensorEntry, checkpoint_files, read_header, read_index
 from engine.errors import CheckpointError, ModelNotFoundError, MoeChatError, UnsupportedModelError
 from engine.session import Session
+from engine.shards import INDEX_FILE
 from tests.architectures.tiny import save_checkpoint
 from tests.unit.engine.conftest import TinyFolder
 from tests.unit.engine.tiny_bench import config_of

@@ -20,8 +20,9 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from engine import demo_checkpoint, demo_model, demo_wheel
-from engine.demo_model import ensure_demo, is_built, never
+from engine import demo_checkpoint, demo_location, demo_model, demo_wheel
+from engine.demo_location import is_built
+from engine.demo_model import ensure_demo, never
 from engine.errors import DemoBuildError
 from engine.events import LoadProgress
 from offload.errors import WaitCancelled
@@ -35,7 +36,7 @@ def ignore(event: LoadProgress) -> None:
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache, and a recipe that takes no time: a weights file of ten bytes."""
     monkeypatch.setenv("MOE_CHAT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(demo_model, "WEIGHTS_BYTES", 10)
+    monkeypatch.setattr(demo_location, "WEIGHTS_BYTES", 10)
 
     def fetch(folder: Path, *_: object) -> Path:
         (folder / "weights.gguf").write_bytes(b"dense")
