@@ -1,4 +1,4 @@
-"""Where things are kept. `MOE_CHAT_HOME` moves chats, profiles and logs; `MOE_CHAT_CACHE` the cache, which is large."""
+"""Where things are kept. `MOE_CHAT_HOME` moves all but the cache, which is large: `MOE_CHAT_CACHE` moves that."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ class AppPaths:
     data_dir: Path
     log_dir: Path
     cache_dir: Path
+    config_dir: Path
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> AppPaths:
@@ -27,8 +28,14 @@ class AppPaths:
         named = variables.get("MOE_CHAT_CACHE")
         cache = Path(named).expanduser() if named else platformdirs.user_cache_path(APP_NAME)
         if home := variables.get("MOE_CHAT_HOME"):
-            return cls(Path(home) / "data", Path(home) / "log", cache)
-        return cls(platformdirs.user_data_path(APP_NAME), platformdirs.user_log_path(APP_NAME), cache)
+            return cls(Path(home) / "data", Path(home) / "log", cache, Path(home) / "config")
+        config = platformdirs.user_config_path(APP_NAME)
+        return cls(platformdirs.user_data_path(APP_NAME), platformdirs.user_log_path(APP_NAME), cache, config)
+
+    @property
+    def settings_file(self) -> Path:
+        """What the user has set."""
+        return self.config_dir / "settings.toml"
 
     @property
     def chats_db(self) -> Path:
@@ -58,6 +65,7 @@ class AppPaths:
     def listed(self) -> tuple[tuple[str, Path], ...]:
         """Every place by name, for a person."""
         return (
+            ("settings", self.settings_file),
             ("chats", self.chats_db),
             ("profiles", self.profiles_dir),
             ("app log", self.app_log),

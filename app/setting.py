@@ -1,0 +1,171 @@
+"""What a setting is: how its value is written, what it may be, what it says when it is not set.
+
+A value is what TOML holds: text, a number, or a list of texts; None means that nothing is set.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from engine import config
+from engine.errors import ConfigError
+
+Value = str | int | float | list[str]
+
+
+class Kind(Enum):
+    """How a value is written."""
+
+    TEXT = auto()
+    LONG_TEXT = auto()
+    CHOICE = auto()
+    NUMBER = auto()
+    INTEGER = auto()
+    BYTES = auto()
+    SHARE = auto()
+    RATE = auto()
+    FOLDERS = auto()
+    KEYS = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting."""
+
+    key: str
+    """`table.name`, as the file has it."""
+    title: str
+    meaning: str
+    group: str
+    kind: Kind
+    default: Value | None = None
+    unset: str = ""
+    """What happens when nothing is set, for a person; only where the default is None."""
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+    option: str = ""
+    """The command line's option that means the same, as argparse names it; empty: there is none."""
+    is_engine: bool = False
+    """A change acts once the model is loaded again."""
+
+    @property
+    def table(self) -> str:
+        """Its table in the file."""
+        return self.key.partition(".")[0]
+
+    @property
+    def name(self) -> str:
+        """Its name in the table."""
+        return self.key.partition(".")[2]
+
+    @property
+    def flag(self) -> str:
+        """The option as it is typed."""
+        return f"--{self.option.replace('_', '-')}" if self.option else ""
+
+    @property
+    def range_text(self) -> str:
+        """What it may be, for a person."""
+        match self.kind:
+            case Kind.CHOICE:
+                return f"one of {', '.join(self.choices)}"
+            case Kind.NUMBER | Kind.INTEGER:
+                return self._number_text()
+            case _:
+                return _HOW_WRITTEN[self.kind]
+
+    def _number_text(self) -> str:
+        noun = "a whole number" if self.kind is Kind.INTEGER else "a number"
+        if self.low is not None and self.high is not None:
+            return f"{noun} from {self.low:g} to {self.high:g}"
+        return f"{noun}, at least {self.low:g}" if self.low is not None else noun
+
+    def text(self, value: Value | None) -> str:
+        """A value as it would be typed; empty for None."""
+        if value is None:
+            return ""
+        return ", ".join(value) if isinstance(value, list) else f"{value:g}" if isinstance(value, float) else str(value)
+
+    def parse(self, text: str) -> Value | None:
+        """What was typed; empty means: nothing set. Raises ConfigError."""
+        typed = text.strip()
+        if not typed:
+            return None
+        if self.kind is Kind.FOLDERS:
+            return [part.strip() for part in typed.split(",") if part.strip()]
+        if self.kind is Kind.INTEGER:
+            return self.checked(_number(typed, int, self))
+        if self.kind is Kind.NUMBER:
+            return self.checked(_number(typed, float, self))
+        return self.checked(typed.lower() if self.kind is Kind.CHOICE else typed)
+
+    def checked(self, value: object) -> Value:
+        """`value` if it is one this setting can have. Raises ConfigError that says what it may be."""
+        if _CHECKS[self.kind](self, value):
+            assert isinstance(value, str | int | float | list)
+            return value
+        raise ConfigError(f"{self.key} = {value!r}: {self.title} cannot be that.", f"It is {self.range_text}.")
+
+
+_HOW_WRITTEN = {
+    Kind.TEXT: "a text",
+    Kind.LONG_TEXT: "a text, of several lines if wanted",
+    Kind.BYTES: "a number of bytes, such as 6GiB or 500MB",
+    Kind.SHARE: "a share, such as 25% or 0.25, at most 100%",
+    Kind.RATE: "a bandwidth, such as 0.5GB/s",
+    Kind.FOLDERS: "folders, separated by commas",
+    Kind.KEYS: "one key or several, such as ctrl+n or f6,alt+x",
+}
+
+
+def _number(text: str, as_type: type[int] | type[float], setting: Setting) -> int | float:
+    try:
+        return as_type(text)
+    except ValueError:
+        raise ConfigError(f"{text!r} is not {setting.range_text}.", "") from None
+
+
+def _is_text(setting: Setting, value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _is_number(setting: Setting, value: object) -> bool:
+    is_kind = isinstance(value, int if setting.kind is Kind.INTEGER else int | float) and not isinstance(value, bool)
+    if not is_kind:
+        return False
+    assert isinstance(value, int | float)
+    low, high = setting.low, setting.high
+    return math.isfinite(value) and (low is None or value >= low) and (high is None or value <= high)
+
+
+def _is_choice(setting: Setting, value: object) -> bool:
+    return value in setting.choices
+
+
+def _is_list(setting: Setting, value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(part, str) and part.strip() for part in value)
+
+
+def _is_parsed(setting: Setting, value: object) -> bool:
+    parse = {Kind.BYTES: config.parse_bytes, Kind.SHARE: config.parse_residency, Kind.RATE: config.parse_rate}
+    try:
+        return isinstance(value, str) and parse[setting.kind](value) > 0
+    except ConfigError:
+        return False
+
+
+_CHECKS = {
+    Kind.TEXT: _is_text,
+    Kind.LONG_TEXT: _is_text,
+    Kind.KEYS: _is_text,
+    Kind.CHOICE: _is_choice,
+    Kind.NUMBER: _is_number,
+    Kind.INTEGER: _is_number,
+    Kind.BYTES: _is_parsed,
+    Kind.SHARE: _is_parsed,
+    Kind.RATE: _is_parsed,
+    Kind.FOLDERS: _is_list,
+}
