@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from app.chat_database import StoreDamagedError, StoreLockedError, StoreUnwritableError
-from app.chat_records import ASSISTANT, COMPLETE, PARTIAL, USER, ChatRecord, TurnRecord
+from app.chat_records import ASSISTANT, COMPLETE, PARTIAL, USER, ChatRecord, TurnRecord, title_from
 from app.chat_store import ChatStore
 from app.migrations import MIGRATIONS, migrate
 from app.recorder import Recorder
@@ -154,3 +156,176 @@ def test_a_chat_without_turns_is_not_written(db_path: Path) -> None:
     recorder.save_chat(_chat())
     recorder.close()
     assert not db_path.exists()
+
+
+def test_chats_of_an_older_version_are_kept_whole(tmp_path: Path) -> None:
+    path = tmp_path / "chats.db"
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA foreign_keys = ON")
+    migrate(connection, MIGRATIONS[:2])
+    connection.execute("INSERT INTO chats VALUES ('c', 'maths', 'Be brief.', 'demo', '2026')")
+    for position, role in enumerate((USER, ASSISTANT)):
+        values = (
+            f"t{position}",
+            "c",
+            position,
+            role,
+            f"text {position}",
+            COMPLETE,
+            "exact",
+            "2026",
+            '{"a": 1}',
+            '["m"]',
+        )
+        connection.execute(f"INSERT INTO turns VALUES ({', '.join('?' * 10)})", values)
+    connection.close()
+    store = ChatStore(path)
+    first, second = store.turns("c")
+    assert (first.text, second.text, second.stats, second.markers) == ("text 0", "text 1", {"a": 1}, ["m"])
+    assert len(store.search("text")) == 2
+    store.delete_chat("c")
+    assert store.turns("c") == []
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("question", "title"),
+    [
+        ("What is\n\n 17 × 23?", "What is 17 × 23?"),
+        ("one two three " * 20, "one two three one two three one two three one two three one…"),
+        ("a" * 200, "a" * 59 + "…"),
+        ("  \n ", "Untitled"),
+    ],
+)
+def test_a_title_is_one_line_cut_at_a_word(question: str, title: str) -> None:
+    assert title_from(question) == title
+    assert len(title) <= 60
+
+
+def _kept(store: ChatStore, *texts: str, at: str = "2026-01-01T00:00:00.000+00:00") -> ChatRecord:
+    chat = ChatRecord("general", "", "demo", created_at=at)
+    turns = [_turn(chat, text, position) for position, text in enumerate(texts)]
+    for turn in turns:
+        turn.created_at = at
+    store.save_whole(chat, turns)
+    return chat
+
+
+def test_the_list_is_by_the_newest_turn_with_titles(db_path: Path) -> None:
+    store = ChatStore(db_path)
+    older = _kept(store, "older question", "answer", at="2026-01-01T00:00:00.000+00:00")
+    newer = _kept(store, "newer question", at="2026-01-02T00:00:00.000+00:00")
+    assert [summary.chat_id for summary in store.summaries()] == [newer.chat_id, older.chat_id]
+    again = _turn(older, "again", 2)
+    again.created_at = "2026-01-03T00:00:00.000+00:00"
+    store.save_turn(again)
+    store.rename(newer.chat_id, "  a\nname ")
+    first, second = store.summaries()
+    assert (first.title, first.num_turns, first.updated_at) == ("older question", 3, again.created_at)
+    assert second.title == "a name"
+    assert [summary.chat_id for summary in store.summaries(limit=1, offset=1)] == [newer.chat_id]
+    store.rename(newer.chat_id, "")
+    assert store.summaries()[1].title == "newer question"
+    store.close()
+
+
+def test_a_branch_outlives_its_parent(db_path: Path) -> None:
+    store = ChatStore(db_path)
+    parent = _kept(store, "question")
+    branch = ChatRecord("general", "", "demo", parent_chat_id=parent.chat_id, branched_at=0)
+    store.save_whole(branch, [_turn(branch, "question")])
+    assert store.chat(branch.chat_id) == branch
+    store.delete_chat(parent.chat_id)
+    kept = store.chat(branch.chat_id)
+    assert kept is not None
+    assert kept.parent_chat_id is None
+    assert [turn.text for turn in store.turns(branch.chat_id)] == ["question"]
+    store.close()
+
+
+def test_a_name_given_meanwhile_outlives_the_next_write(db_path: Path) -> None:
+    store = ChatStore(db_path)
+    recorder, chat = Recorder(store, lambda _: None), _chat()
+    recorder.save_chat(chat)
+    recorder.save_turn(_turn(chat, "question"))
+    store.rename(chat.chat_id, "given elsewhere")
+    recorder.save_chat(chat)
+    recorder.save_turn(_turn(chat, "answer", 1))
+    assert store.summaries()[0].title == "given elsewhere"
+    recorder.close()
+
+
+def test_what_is_deleted_before_it_was_written_is_never_written(db_path: Path) -> None:
+    store = ChatStore(db_path)
+    store.open()
+    other = sqlite3.connect(db_path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    recorder = Recorder(store, lambda _: None)
+    gone, cut = _chat(), _chat()
+    for chat in (gone, cut):
+        recorder.save_chat(chat)
+        recorder.save_turn(_turn(chat, "question"))
+        recorder.save_turn(_turn(chat, "answer", 1))
+    recorder.delete_chat(gone.chat_id)
+    recorder.delete_turns(cut.chat_id, 1)
+    recorder.rename(cut.chat_id, "cut")
+    recorder.save_turn(_turn(gone, "late", 2))
+    other.execute("ROLLBACK")
+    other.close()
+    recorder.flush()
+    assert [(summary.title, summary.num_turns) for summary in store.summaries()] == [("cut", 1)]
+    assert recorder.num_unsaved == 0
+    recorder.close()
+
+
+def test_a_chat_deleted_by_another_instance_is_kept_anew_as_it_goes_on(db_path: Path) -> None:
+    told: list[str] = []
+    store = ChatStore(db_path)
+    recorder, chat = Recorder(store, told.append), _chat()
+    recorder.save_chat(chat)
+    recorder.save_turn(_turn(chat, "question"))
+    store.delete_chat(chat.chat_id)
+    recorder.save_turn(_turn(chat, "answer", 1))
+    assert [turn.text for turn in store.turns(chat.chat_id)] == ["question", "answer"]
+    assert (told, recorder.num_unsaved) == ([], 0)
+    recorder.close()
+
+
+_WRITER = """
+import itertools, sys
+from pathlib import Path
+from app.chat_records import ASSISTANT, PARTIAL, USER, ChatRecord, TurnRecord, title_from
+from app.chat_store import ChatStore
+from app.recorder import Recorder
+
+recorder = Recorder(ChatStore(Path(sys.argv[1])), print)
+chat = ChatRecord("general", "", "demo", chat_id="c")
+recorder.save_chat(chat)
+recorder.save_turn(TurnRecord("c", 0, USER, "question", turn_id="q"))
+answer = TurnRecord("c", 1, ASSISTANT, "", PARTIAL, turn_id="a")
+for number in itertools.count():
+    answer.text += f"word{number} " * 50
+    recorder.save_turn(answer)
+    print(len(answer.text), flush=True)
+"""
+
+
+@pytest.mark.parametrize("num_saves", [1, 7, 40])
+def test_killed_in_mid_write_all_that_was_saved_comes_back(db_path: Path, num_saves: int) -> None:
+    writer = subprocess.Popen([sys.executable, "-c", _WRITER, str(db_path)], stdout=subprocess.PIPE, text=True)
+    assert writer.stdout is not None
+    with writer.stdout:
+        saved = [int(writer.stdout.readline()) for _ in range(num_saves)][-1]
+        writer.kill()
+        writer.wait()
+    store = ChatStore(db_path)
+    question, answer = store.turns("c")
+    assert (question.text, answer.state) == ("question", PARTIAL)
+    assert len(answer.text) >= saved
+    assert answer.text.endswith(" ")
+    assert store.search("word0")[0].turn == answer
+    store.close()
+    checked = sqlite3.connect(db_path)
+    assert checked.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    checked.execute("INSERT INTO turn_index (turn_index) VALUES ('integrity-check')")
+    checked.close()
