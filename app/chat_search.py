@@ -28,13 +28,13 @@ _BY_INDEX = f"""
 SELECT * FROM (
     SELECT chats.chat_id, NULL AS turn_id, snippet(title_index, 0, '{_OPEN}', '{_CLOSE}', '…', {_NUM_WORDS}) AS found
     FROM title_index JOIN chats ON chats.chat_number = title_index.rowid
-    WHERE title_index MATCH ?1 ORDER BY title_index.rank LIMIT ?2
+    WHERE title_index MATCH ?1 ORDER BY title_index.rowid DESC LIMIT ?2
 )
 UNION ALL
 SELECT * FROM (
     SELECT turns.chat_id, turns.turn_id, snippet(turn_index, 0, '{_OPEN}', '{_CLOSE}', '…', {_NUM_WORDS})
     FROM turn_index JOIN turns ON turns.turn_number = turn_index.rowid
-    WHERE turn_index MATCH ?1 ORDER BY turn_index.rank, turns.turn_number DESC LIMIT ?2
+    WHERE turn_index MATCH ?1 ORDER BY turn_index.rowid DESC LIMIT ?2
 )
 LIMIT ?2
 """
@@ -42,7 +42,7 @@ LIMIT ?2
 _EVERY_TEXT = """
 SELECT chat_id, NULL, title FROM chats WHERE title != ''
 UNION ALL
-SELECT * FROM (SELECT chat_id, turn_id, text FROM turns ORDER BY created_at DESC, turn_number DESC)
+SELECT * FROM (SELECT chat_id, turn_id, text FROM turns ORDER BY turn_number DESC)
 """
 
 
@@ -60,7 +60,7 @@ def find(connection: sqlite3.Connection, text: str, limit: int, *, can_index: bo
     if not terms:
         return []
     if can_index and all(_is_indexed(term) for term in terms):
-        is_unfinished = not text.endswith((" ", '"'))
+        is_unfinished = not text.endswith((" ", '"')) and len(terms[-1]) > 1
         rows = connection.execute(_BY_INDEX, (_query(terms, is_unfinished=is_unfinished), limit))
         return [Match(chat_id, turn_id, _marked(found)) for chat_id, turn_id, found in rows]
     folded = [_folded(term) for term in terms]
@@ -107,9 +107,19 @@ def _scan(connection: sqlite3.Connection, terms: list[str], limit: int) -> Itera
                 return
 
 
+class _Folding(dict[int, str]):
+    """Characters without case and accents, each as one character, so that places stay comparable."""
+
+    def __missing__(self, code: int) -> str:
+        self[code] = unicodedata.normalize("NFD", chr(code))[0].lower()[:1]
+        return self[code]
+
+
+_FOLDING = _Folding()
+
+
 def _folded(text: str) -> str:
-    """Without case and without accents, character by character, so that places stay comparable."""
-    return "".join(unicodedata.normalize("NFD", character)[0].lower()[:1] for character in text)
+    return text.lower() if text.isascii() else text.translate(_FOLDING)
 
 
 def _cut_out(text: str, folded: str, terms: list[str]) -> Snippet:

@@ -17,7 +17,8 @@ _TURN_COLUMNS = "chat_id, position, role, text, state, mode_label, stats, marker
 
 _SAVE_CHAT = f"""
 INSERT INTO chats ({_CHAT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, (SELECT chat_id FROM chats WHERE chat_id = ?), ?)
-ON CONFLICT (chat_id) DO UPDATE SET model = excluded.model, domain = excluded.domain
+ON CONFLICT (chat_id) DO UPDATE SET model = excluded.model, domain = excluded.domain,
+system_prompt = excluded.system_prompt
 """
 """A title given meanwhile stays. A parent that has been deleted is no parent."""
 
@@ -36,6 +37,9 @@ SELECT chats.chat_id, chats.title,
 FROM chats LEFT JOIN turns INDEXED BY turns_by_time ON turns.chat_id = chats.chat_id
 """
 _NEWEST_FIRST = " GROUP BY chats.chat_id ORDER BY updated_at DESC, chats.chat_number DESC"
+
+NO_END = 2**62
+"""A position behind every turn."""
 
 
 class ChatStore:
@@ -85,12 +89,11 @@ class ChatStore:
         """Delete a chat and its turns. Its branches stay: they hold copies."""
         self._database.run(lambda connection: connection.execute("DELETE FROM chats WHERE chat_id = ?", (chat_id,)))
 
-    def delete_turns(self, chat_id: str, from_position: int) -> None:
-        """Delete the turns of a chat from `from_position` on."""
-        where = "chat_id = ? AND position >= ?"
-        self._database.run(
-            lambda connection: connection.execute(f"DELETE FROM turns WHERE {where}", (chat_id, from_position))
-        )
+    def delete_turns(self, chat_id: str, from_position: int, before_position: int = NO_END) -> None:
+        """Delete the turns of a chat from `from_position` on, those from `before_position` on excepted."""
+        where = "chat_id = ? AND position >= ? AND position < ?"
+        values = (chat_id, from_position, before_position)
+        self._database.run(lambda connection: connection.execute(f"DELETE FROM turns WHERE {where}", values))
 
     # Reading
 
@@ -144,7 +147,7 @@ class ChatStore:
         )
 
     def search(self, text: str, limit: int = 50) -> list[Hit]:
-        """Where `text` is found: titles first, then turns, the best matches first. Any text is a valid search."""
+        """Where `text` is found: titles first, then turns, the newest first. Any text is a valid search."""
         found = self._database.run(
             lambda connection: chat_search.find(connection, text, limit, can_index=self._database.can_index)
         )

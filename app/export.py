@@ -10,13 +10,13 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import asdict
-from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
 from app import answer_record
 from app.chat_records import ASSISTANT, FAILED, PARTIAL, STOPPED, USER, ChatRecord, TurnRecord, title_from
 from app.chat_store import ChatStore
+from app.chat_words import moment
 from engine.errors import MoeChatError
 
 FORMAT, VERSION = "moe-chat", 1
@@ -53,7 +53,7 @@ def kept_chat(store: ChatStore, chat_id: str) -> KeptChat | None:
 def as_markdown(kept: KeptChat) -> str:
     """The chat to read: every text as it is, thinking folded, below each answer what it cost."""
     chat = kept.chat
-    parts = [f"# {kept.title}", f"{_moment(chat.created_at)} · {chat.domain} · {chat.model}"]
+    parts = [f"# {kept.title}", f"{moment(chat.created_at)} · {chat.domain} · {chat.model}"]
     if chat.system_prompt:
         parts += ["## System", chat.system_prompt]
     for turn in kept.turns:
@@ -91,14 +91,6 @@ def file_name(kept: KeptChat, suffix: str) -> str:
     """A name for the chat's file, such as `capital-of-france-3f2a91c4.md`: no sign that a shell would mind."""
     words = re.sub(r"[^\w]+", "-", kept.title.lower()).strip("-")[:40].strip("-")
     return f"{words or 'chat'}-{kept.chat.chat_id[:8]}{suffix}"
-
-
-def _moment(written: str) -> str:
-    """A kept time on the user's clock."""
-    try:
-        return datetime.fromisoformat(written).astimezone().strftime("%Y-%m-%d %H:%M")
-    except ValueError:
-        return written
 
 
 def _turn_markdown(turn: TurnRecord) -> list[str]:

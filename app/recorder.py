@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from app.chat_database import ChatMissingError, StoreDamagedError, StoreError
 from app.chat_records import ChatRecord, TurnRecord
-from app.chat_store import ChatStore
+from app.chat_store import NO_END, ChatStore
 
 
 class Recorder:
@@ -55,10 +55,32 @@ class Recorder:
         self._forget_turns(chat_id, 0)
         self._change(lambda: self._store.delete_chat(chat_id))
 
-    def delete_turns(self, chat_id: str, from_position: int) -> None:
-        """Delete the turns of a chat from `from_position` on, and forget those that have not been written."""
-        self._forget_turns(chat_id, from_position)
-        self._change(lambda: self._store.delete_turns(chat_id, from_position))
+    def delete_turns(self, chat_id: str, from_position: int, before_position: int = NO_END) -> None:
+        """Delete turns of a chat, from one position to before another, and forget what of them was not written."""
+        self._forget_turns(chat_id, from_position, before_position)
+        self._change(lambda: self._store.delete_turns(chat_id, from_position, before_position))
+
+    def load(self, chat_id: str) -> tuple[ChatRecord, list[TurnRecord]] | None:
+        """A chat and its turns in order, with what waits to be written; None: there is no such chat.
+
+        Raises StoreError.
+        """
+        self.flush()
+        chat = self._chats.get(chat_id) or self._store.chat(chat_id)
+        if chat is None or chat_id in self._deleted:
+            return None
+        turns = {turn.turn_id: turn for turn in self._store.turns(chat_id)}
+        turns |= {turn.turn_id: turn for turn in self._turns.values() if turn.chat_id == chat_id}
+        return chat, sorted(turns.values(), key=lambda turn: turn.position)
+
+    def family(self) -> list[ChatRecord]:
+        """Every chat that branched from another, and those others; none while the store cannot be read."""
+        try:
+            chats = {chat.chat_id: chat for chat in self._store.chats()} | self._chats
+        except StoreError:
+            chats = dict(self._chats)
+        parents = {chat.parent_chat_id for chat in chats.values()}
+        return [chat for chat in chats.values() if chat.parent_chat_id or chat.chat_id in parents]
 
     def flush(self) -> None:
         """Write what has not been written. Never raises: what fails is tried again the next time."""
@@ -80,10 +102,11 @@ class Recorder:
         self.flush()
         self._store.close()
 
-    def _forget_turns(self, chat_id: str, from_position: int) -> None:
+    def _forget_turns(self, chat_id: str, from_position: int, before_position: int = NO_END) -> None:
         for turns in (self._turns, self._unsaved_turns):
-            for turn in [turn for turn in turns.values() if turn.chat_id == chat_id and turn.position >= from_position]:
-                del turns[turn.turn_id]
+            for turn in list(turns.values()):
+                if turn.chat_id == chat_id and from_position <= turn.position < before_position:
+                    del turns[turn.turn_id]
 
     def _change(self, change: Callable[[], None]) -> None:
         """Changes come before waiting turns: those have been forgotten, or were made after them."""
