@@ -25,6 +25,7 @@ from engine.router_tap import RouterTap
 from engine.step_state import StepState
 from offload.cache import ExpertCache, Lease
 from offload.geometry import LayerGeometry
+from offload.link import Copy
 from offload.slots import SlotPool
 from offload.substitution import Substitution
 
@@ -105,18 +106,21 @@ class MoeLayer:
     # -- decode -------------------------------------------------------------------------------------------------------
 
     def _decode(self, hidden: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        began_s, waited_before_s = perf_counter(), self._state.link_wait_s
         experts: list[int] = index[0].tolist()
         if max(experts) >= self.geometry.num_experts:
             experts, weights = self._without_sentinels(experts, weights)
         substitutes, mass = self._substitutes(experts, weights) if self._state.is_approx else ({}, 0.0)
         try:
-            leases = self._cache.acquire(self.number, experts, self.tap.scores, substitutes, mass)
+            leases = self._cache.acquire(self.number, experts, self.tap.scores, substitutes, mass, self._wait)
             self._prefetching.look_ahead(self.number, experts, leases)
             waited_s = self._state.link_wait_s
+            ready_s = perf_counter()
             if all(lease.copy is None for lease in leases):
                 out = self._layout.step(hidden, [self._weights[lease.slot] for lease in leases], weights)
             else:
                 out = self._as_they_land(hidden, leases, weights)
+            computed_s = perf_counter()
             self._prefetching.layer_ended(self.number, self._state.link_wait_s - waited_s)
         finally:
             self._cache.release(self.number)
@@ -124,6 +128,7 @@ class MoeLayer:
         recorder = self._state.recorder
         if recorder is not None:
             recorder.record(self.number, experts, self.tap.scores(), self._prefetching.predictions.get(self.number))
+        self._state.overhead_s += (ready_s - began_s) - (waited_s - waited_before_s) + perf_counter() - computed_s
         return out
 
     def _without_sentinels(self, experts: list[int], weights: torch.Tensor) -> tuple[list[int], torch.Tensor]:
@@ -135,10 +140,13 @@ class MoeLayer:
         out = torch.empty(len(leases), hidden.shape[-1], dtype=hidden.dtype)
         for position, lease in sorted(enumerate(leases), key=lambda pair: pair[1].copy is not None):
             if lease.copy is not None:
-                self._state.link_wait_s += lease.copy.wait(self._state.is_cancelled)
+                self._wait(lease.copy)
             out[position] = self._layout.run(hidden, self._weights[lease.slot])[0]
         weighted = out * weights.reshape(-1, 1)
         return weighted.view(1, len(leases), -1).sum(dim=1).to(hidden.dtype)
+
+    def _wait(self, copy: Copy) -> None:
+        self._state.link_wait_s += copy.wait(self._state.is_cancelled)
 
     def _substitutes(self, experts: list[int], weights: torch.Tensor) -> tuple[dict[int, int], float]:
         self._cache.settle(self.number)

@@ -73,22 +73,22 @@ class RingPrefill:
                     lease.copy.wait(self._is_cancelled)
                 if is_staged:
                     yield Fetched(expert, None, ring.tensor(lease.slot))
-                    self._cache.count_prefill_load(layer, num_bytes)
                     ring.free(lease.slot)
                 else:
                     yield Fetched(expert, lease.slot, None)
         finally:
-            ring.free_all()
+            self.abandon()
 
     def _start(self, layer: int, expert: int, num_bytes: int) -> tuple[int, Lease, bool]:
         lease = self._cache.claim_free(layer, expert)
         if lease is not None:
             return expert, lease, False
-        return expert, self._ring.load(layer, expert, num_bytes), True
+        return expert, self._ring.load(layer, expert, num_bytes, self._is_cancelled), True
 
     def abandon(self) -> None:
         """See ExpertPrefill."""
         self._ring.free_all()
+        self._cache.count_staged(self._ring.take_landed())
 
 
 class LayerPrefill:
@@ -140,23 +140,23 @@ class LayerPrefill:
             self._staging.keep_only(layer, experts)
             self._staging.load(layer, experts)
         else:
-            self._staging.begin(layer, experts)
+            self._staging.begin(layer, experts, self._is_cancelled)
 
     def _stage_ahead(self, layer: int, num_tok: int) -> None:
         """Loads what the decode set lacks of a layer whose routing is not known yet."""
         if layer >= self._geometry.num_layers or layer in self._staging.staged_layers:
             return
         if self.is_full_layer(layer, num_tok):
-            shape = self._geometry.layers[layer]
             self._cache.settle(layer)
-            self._staging.begin(layer, [e for e in range(shape.num_experts) if self._cache.is_absent(layer, e)])
+            experts = range(self._geometry.layers[layer].num_experts)
+            absent = [expert for expert in experts if self._cache.is_absent(layer, expert)]
+            self._staging.begin(layer, absent, self._is_cancelled)
 
     def _release(self, layer: int) -> None:
-        num_bytes = self._geometry.layers[layer].expert_bytes
-        for _ in range(self._staging.release(layer)):
-            self._cache.count_prefill_load(layer, num_bytes)
+        self._staging.release(layer)
+        self._cache.count_staged(self._staging.take_landed())
 
     def abandon(self) -> None:
-        """See ExpertPrefill. Nothing stays staged; what has moved is counted."""
-        for layer in self._staging.staged_layers:
-            self._release(layer)
+        """See ExpertPrefill. Nothing stays staged; what has moved is counted, what is on the link once it has."""
+        self._staging.release_all()
+        self._cache.count_staged(self._staging.take_landed())

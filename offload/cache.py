@@ -6,7 +6,8 @@ books when the engine's thread settles them, at the start of the next call that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from operator import methodcaller
 from typing import TYPE_CHECKING, cast
 
 from offload.counters import Counters
@@ -60,6 +61,7 @@ class ExpertCache:
         scores: Callable[[], np.ndarray | None] | None = None,
         substitutes: Mapping[int, int] | None = None,
         substituted_mass: float = 0.0,
+        wait: Callable[[Copy], object] = methodcaller("wait"),
     ) -> list[Lease]:
         """Begin one decode step of a layer: one lease per expert of `experts` (distinct), in their order.
 
@@ -68,8 +70,9 @@ class ExpertCache:
         [num_experts] is called only if a victim may have to be chosen. `substitutes` maps missed experts to resident,
         unselected ones whose slot is leased in their place, carrying `substituted_mass` of routing weight in all; the
         missed ones are then fetched at prefetch priority if a slot can be had. The mapping is honoured even for an
-        expert that has landed meanwhile. May wait for a copy when every slot is in flight. Raises ValueError, with
-        nothing counted or locked, when the group has too few slots for the step or a substitute is not resident.
+        expert that has landed meanwhile. `wait(copy)` is called when every slot is in flight, and what it raises is
+        passed on, with the step counted and `release` the way out. Raises ValueError, with nothing counted or locked,
+        when the group has too few slots for the step or a substitute is not resident.
         """
         book = self._layers[layer]
         if book.group.arrivals:
@@ -86,7 +89,7 @@ class ExpertCache:
                 tally.resident_hits += len(hits)
                 self._eviction.observe(layer, experts, None)
                 return hits
-        return self._acquire_with_misses(book, experts, scores, substitutes or {}, substituted_mass)
+        return self._acquire_with_misses(book, experts, scores, substitutes or {}, substituted_mass, wait)
 
     def release(self, layer: int) -> None:
         """End the layer's step: unlock its slots and settle what has landed.
@@ -173,10 +176,12 @@ class ExpertCache:
             copies.append(self._shelves.submit(book, expert, slot, PREFILL))
         return copies
 
-    def count_prefill_load(self, layer: int, num_bytes: int) -> None:
-        """Count a prefill copy that went to staging memory."""
-        self._layers[layer].tally.prefill_loads += 1
-        self._layers[layer].tally.bytes_loaded += num_bytes
+    def count_staged(self, landed: Iterable[Copy]) -> None:
+        """Count copies that prefill has moved to staging memory."""
+        for copy in landed:
+            tally = self._layers[copy.layer].tally
+            tally.prefill_loads += 1
+            tally.bytes_loaded += copy.moved_bytes
 
     # ---- questions; they see the books as last settled
 
@@ -238,6 +243,7 @@ class ExpertCache:
         scores: Callable[[], np.ndarray | None] | None,
         substitutes: Mapping[int, int],
         substituted_mass: float,
+        wait: Callable[[Copy], object],
     ) -> list[Lease]:
         missing = [e for e in experts if book.slot_of[e] < 0 and e not in book.arrivals and e not in substitutes]
         self._require_feasible(book, experts, missing, substitutes)
@@ -247,12 +253,11 @@ class ExpertCache:
         book.tally.routed += len(experts)
         book.tally.substituted_mass += substituted_mass
         self._eviction.observe(book.layer, experts, drawn_scores)
+        num_capacity = sum(book.seen[expert] for expert in missing)
+        book.tally.capacity_misses += num_capacity
+        book.tally.cold_misses += len(missing) - num_capacity
         for expert in missing:
-            slot = self._room.take_slot(book, drawn_scores)
-            if book.seen[expert]:
-                book.tally.capacity_misses += 1
-            else:
-                book.tally.cold_misses += 1
+            slot = self._room.take_slot(book, drawn_scores, wait)
             leases[expert] = lease = Lease(slot, self._shelves.submit(book, expert, slot, DEMAND))
             book.leases.append(lease)
         if substitutes:

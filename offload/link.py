@@ -205,8 +205,9 @@ class Link:
             except Exception as failure:  # noqa: BLE001  # whatever it is, it belongs to this copy
                 error = ExpertReadError(f"Cannot read expert {copy.expert} of MoE layer {copy.layer}: {failure!r}.")
                 error.__cause__ = failure
-            if self.emulated_bytes_per_s is not None:
-                self._occupy_bus(copy, self.emulated_bytes_per_s)
+            bytes_per_s = self.emulated_bytes_per_s  # others may change it meanwhile
+            if bytes_per_s is not None:
+                self._occupy_bus(copy, bytes_per_s)
             copy._finish(moved_bytes, error)
             with self._lock:
                 self._active.remove(copy)

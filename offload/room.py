@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from offload.errors import ExpertReadError
 from offload.eviction import EvictionPolicy
+from offload.link import Copy
 from offload.residency import GroupBook, LayerBook
 from offload.shelves import Shelves
 
@@ -37,21 +38,21 @@ class Room:
             return None
         return slots[self._eviction.victim([group.occupants[slot] for slot in slots], scores, book.layer)]
 
-    def take_slot(self, book: LayerBook, scores: np.ndarray | None) -> int:
+    def take_slot(self, book: LayerBook, scores: np.ndarray | None, wait: Callable[[Copy], object]) -> int:
         """A slot for a miss, at any price: queued copies give theirs back, copies on the link are waited for.
 
         The group must have an unlocked slot. May change who is resident.
         """
         while (slot := self.find_slot(book, scores, ())) is None:
-            self._win_back(book.group)
+            self._win_back(book.group, wait)
         return slot
 
-    def _win_back(self, group: GroupBook) -> None:
+    def _win_back(self, group: GroupBook, wait: Callable[[Copy], object]) -> None:
         locked = group.locked_slots()
         unlocked = [arrival for arrival in group.arrivals.values() if arrival.slot not in locked]
         assert unlocked, "a step was let in without slots for it"
         if any(self._shelves.cancel(arrival) for arrival in reversed(unlocked)):
             return
         with suppress(ExpertReadError):
-            unlocked[0].copy.wait()
+            wait(unlocked[0].copy)
         self._shelves.settle(group)

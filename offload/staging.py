@@ -15,6 +15,29 @@ from offload.residency import Lease
 from offload.slots import SlotPool
 
 
+class _Landings:
+    """Copies into staging that nobody waits for any more, until it is known whether they moved."""
+
+    __slots__ = ("_open",)
+
+    def __init__(self) -> None:
+        self._open: list[Copy] = []
+
+    def watch(self, copies: Iterable[Copy]) -> None:
+        self._open += copies
+
+    def take(self) -> list[Copy]:
+        """Those that landed. What failed or was taken back is forgotten, what is on the link kept."""
+        landed, still_open = [], []
+        for copy in self._open:
+            if not copy.is_done:
+                still_open.append(copy)
+            elif copy.error is None:
+                landed.append(copy)
+        self._open = still_open
+        return landed
+
+
 class StagingRing:
     """A few slots, physically apart from the cache's: the next expert is copied while the last one is computed.
 
@@ -32,6 +55,7 @@ class StagingRing:
         """Slots in use."""
         self._abandoned: dict[int, Copy] = {}
         """Slots given back while their copy was on the link."""
+        self._landings = _Landings()
 
     @property
     def num_slots(self) -> int:
@@ -48,15 +72,15 @@ class StagingRing:
         """Bytes allocated."""
         return self._pool.total_bytes
 
-    def load(self, layer: int, expert: int, num_bytes: int) -> Lease:
+    def load(self, layer: int, expert: int, num_bytes: int, is_cancelled: Callable[[], bool] | None = None) -> Lease:
         """Send an expert on its way into a free slot, and lease it until `free`.
 
         May wait for a copy that was given up. Raises OffloadError when every slot is in use, ValueError when the expert
-        is bigger than a slot.
+        is bigger than a slot, WaitCancelled.
         """
         if num_bytes > len(self._pool.memory(0)):
             raise ValueError(f"{num_bytes} bytes do not fit into a staging slot of {len(self._pool.memory(0))}")
-        self._collect()
+        self._collect(is_cancelled)
         if not self._free:
             raise OffloadError("Every staging slot is in use.")
         slot = self._free[-1]
@@ -68,6 +92,7 @@ class StagingRing:
     def free(self, slot: int) -> None:
         """Give a slot back, whatever became of its copy. Raises KeyError when the slot is not in use."""
         copy = self._copies.pop(slot)
+        self._landings.watch([copy])
         if copy.is_done or self._link.cancel(copy):
             self._free.append(slot)
         else:
@@ -82,11 +107,15 @@ class StagingRing:
         """The slot as a uint8 tensor [slot_bytes]: a view."""
         return self._pool.tensor(slot)
 
-    def _collect(self) -> None:
+    def take_landed(self) -> list[Copy]:
+        """The copies of slots given back that moved, each told once, as soon as it has ended."""
+        return self._landings.take()
+
+    def _collect(self, is_cancelled: Callable[[], bool] | None) -> None:
         """Take back slots whose abandoned copy has ended; wait for one if there is no other."""
         if not self._free and self._abandoned:
             with suppress(ExpertReadError):
-                next(iter(self._abandoned.values())).wait()
+                next(iter(self._abandoned.values())).wait(is_cancelled)
         for slot in [slot for slot, copy in self._abandoned.items() if copy.is_done]:
             del self._abandoned[slot]
             self._free.append(slot)
@@ -119,17 +148,12 @@ class LayerStaging:
         self._pool = SlotPool((2,), (layer_buffer_bytes(geometry),))
         self._link = link
         self._buffers = (_Buffer(), _Buffer())
-        self._num_loads = 0
+        self._landings = _Landings()
 
     @property
     def total_bytes(self) -> int:
         """Bytes allocated; what `geometry.layer_staging_bytes` plans."""
         return self._pool.total_bytes
-
-    @property
-    def num_loads(self) -> int:
-        """Copies moved for layers that were released since."""
-        return self._num_loads
 
     @property
     def staged_layers(self) -> tuple[int, ...]:
@@ -143,11 +167,13 @@ class LayerStaging:
                 return number
         raise KeyError(f"layer {layer} is not staged")
 
-    def begin(self, layer: int, experts: Iterable[int] | None = None) -> None:
+    def begin(
+        self, layer: int, experts: Iterable[int] | None = None, is_cancelled: Callable[[], bool] | None = None
+    ) -> None:
         """Give a layer the free buffer and submit its experts at PREFILL priority, by default all of them in order.
 
         Waits for copies on the link that were given up with the buffer's last layer. Raises OffloadError when both
-        buffers are in use, ValueError when the layer is staged already.
+        buffers are in use, ValueError when the layer is staged already, WaitCancelled.
         """
         if layer in self.staged_layers:
             raise ValueError(f"layer {layer} is staged already")
@@ -156,7 +182,7 @@ class LayerStaging:
             raise OffloadError(f"Both staging buffers are in use, by the MoE layers {self.staged_layers}.")
         for copy in buffer.abandoned:
             with suppress(ExpertReadError):
-                copy.wait()
+                copy.wait(is_cancelled)
         buffer.abandoned.clear()
         buffer.layer = layer
         self.load(layer, range(self._shapes[layer].num_experts) if experts is None else experts)
@@ -196,15 +222,17 @@ class LayerStaging:
         """Where an expert of a layer will be when the layer is in this buffer; for views made beforehand."""
         return self._pool.tensor(buffer)[self._place(layer, expert)]
 
-    def release(self, layer: int) -> int:
-        """Free a layer's buffer, whatever became of its copies; returns how many moved. Raises KeyError."""
+    def release(self, layer: int) -> None:
+        """Free a layer's buffer, whatever became of its copies. Raises KeyError."""
         buffer = self._buffers[self.buffer_of(layer)]
         started = [copy for copy in buffer.copies.values() if not self._link.cancel(copy)]
         buffer.abandoned = [copy for copy in started if not copy.is_done]
-        num_moved = sum(copy.error is None for copy in started)
         buffer.layer, buffer.copies = None, {}
-        self._num_loads += num_moved
-        return num_moved
+        self._landings.watch(started)
+
+    def take_landed(self) -> list[Copy]:
+        """The copies of released layers that moved, each told once, as soon as it has ended."""
+        return self._landings.take()
 
     def release_all(self) -> None:
         """Free both buffers: the way out after WaitCancelled or ExpertReadError."""

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from offload.cache import ARRIVING, HOST, IN_USE, RESIDENT, SUBSTITUTE, ExpertCache
-from offload.errors import ExpertReadError
+from offload.errors import ExpertReadError, WaitCancelled
 from offload.eviction import make_eviction
 from offload.link import DEMAND, PREFETCH, PREFILL
 
@@ -401,7 +401,9 @@ def test_prefill_fills_empty_slots_and_never_evicts(new_bench):
     assert [lease.copy.priority for lease in claimed[:3]] == [PREFILL] * 3
     assert claimed[3] is None
     bench.link.finish_all()
-    bench.cache.count_prefill_load(0, 64)
+    staged = bench.link.submit(0, 3, memoryview(bytearray(64)), 64, PREFILL)
+    bench.link.finish_all()
+    bench.cache.count_staged([staged])
     bench.cache.release(0)
     assert residents(bench) == {0, 1, 2}
     assert counted(bench) == {"prefill_loads": 4, "bytes_loaded": 256}
@@ -502,3 +504,24 @@ def test_warming_takes_what_room_there_is(new_bench):
     assert {e for e in range(8) if bench.cache.is_resident(0, e)} == {4, 5, 6}
     assert bench.cache.warm(0, [4, 5, 6]) == []
     bench.cache.check_integrity()
+
+
+def test_a_wait_for_room_can_be_stopped_with_the_step_counted(new_bench):
+    bench = new_bench(top_k=2, slots=2)
+    bench.fill(0, [0, 1])
+    bench.cache.prefetch(0, [2, 3])
+    for copy in list(bench.link.copies):
+        bench.link.start(copy)
+    waited = []
+
+    def stop(copy):
+        waited.append(copy)
+        raise WaitCancelled("Stopped.")
+
+    with pytest.raises(WaitCancelled):
+        bench.cache.acquire(0, [4, 5], wait=stop)
+    bench.cache.release(0)
+    bench.cache.check_integrity()
+    assert len(waited) == 1
+    assert bench.cache.counters(0).cold_misses == 2
+    assert bench.step(0, [4, 5]) == [4, 5]

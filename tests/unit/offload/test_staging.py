@@ -106,12 +106,13 @@ def test_two_layers_alternate_and_the_released_buffer_loads_the_one_after_next(l
             assert staging.is_there(layer, expert)
             content = bytes(staging.tensor(layer, expert).numpy())
             assert content == pattern(layer, expert, GEOMETRY.layers[layer].expert_bytes)
-        assert staging.release(layer) == num_experts
+        staging.release(layer)
+        assert len(staging.take_landed()) == num_experts
         if layer == 0:
             staging.begin(2)
             assert staging.staged_layers == (2, 1)
             assert (staging.buffer_of(2), staging.buffer_of(1)) == (0, 1)
-    assert staging.num_loads == 11
+    assert staging.take_landed() == []
     assert staging.staged_layers == ()
 
 
@@ -144,7 +145,8 @@ def test_a_caller_may_ask_for_some_and_for_more_later(link, staging):
         staging.wait_expert(0, 0)
     assert not staging.is_there(0, 0)
     staging.wait_expert(0, 2)
-    assert staging.release(0) == 1, "the others were still queued, and are not loaded any more"
+    staging.release(0)
+    assert len(staging.take_landed()) == 1, "the others were still queued, and are not loaded any more"
     assert link.copies == []
 
 
@@ -172,6 +174,43 @@ def test_a_buffer_given_up_with_a_copy_on_the_link_is_not_reused_before_it_ends(
         assert bytes(staging.tensor(2, expert).numpy()) == pattern(2, expert)
 
 
+@pytest.mark.parametrize("has_landed", [True, False])
+def test_a_copy_given_up_on_the_link_counts_once_it_has_moved(link, staging, has_landed):
+    ring = StagingRing(2, 64, link)
+    given_up = [ring.load(2, 0, 64).copy]
+    staging.begin(0, [0])
+    given_up.append(link.copies[-1])
+    for copy in given_up:
+        link.start(copy)
+    ring.free_all()
+    staging.release_all()
+    assert ring.take_landed() == staging.take_landed() == [], "nobody knows yet whether they will"
+    link.failing = set() if has_landed else {(0, 0), (2, 0)}
+    link.finish_all()
+    assert [*ring.take_landed(), *staging.take_landed()] == (given_up if has_landed else [])
+    assert ring.take_landed() == staging.take_landed() == []
+
+
+def test_waiting_for_a_copy_given_up_can_be_stopped(new_link, new_source, pattern):
+    source = new_source(is_open=False)
+    staging = LayerStaging(GEOMETRY, new_link(source, num_threads=2))
+    ring = StagingRing(2, 64, new_link(source, num_threads=2))
+    staging.begin(0, [0])
+    for expert in range(2):
+        ring.load(2, expert, 64)
+    source.wait_started(3)
+    staging.release_all()
+    ring.free_all()
+    for wait in (lambda: staging.begin(1, None, lambda: True), lambda: ring.load(1, 0, 64, lambda: True)):
+        with pytest.raises(WaitCancelled):
+            wait()
+    source.open()
+    staging.begin(2)
+    staging.wait_expert(2, 3)
+    assert bytes(staging.tensor(2, 3).numpy()) == pattern(2, 3)
+    ring.load(0, 1, 64).copy.wait()
+
+
 def test_a_failure_is_raised_where_it_is_waited_for_and_leaves_a_usable_buffer(link, staging):
     link.failing = {(0, 1)}
     staging.begin(0)
@@ -179,7 +218,8 @@ def test_a_failure_is_raised_where_it_is_waited_for_and_leaves_a_usable_buffer(l
     with pytest.raises(ExpertReadError):
         staging.wait_expert(0, 1)
     assert not staging.is_there(0, 1)
-    assert staging.release(0) == 1
+    staging.release(0)
+    assert len(staging.take_landed()) == 1
     link.failing = set()
     staging.begin(0)
     staging.wait_expert(0, 1)
