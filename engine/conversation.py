@@ -1,27 +1,74 @@
-"""Between messages and token ids: the chat template, end tokens, and text that comes out piece by piece."""
+"""From messages to token ids: the chat template, continuing and trimming, and the tokens that end an answer."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from tokenizers.decoders import DecodeStream
 from transformers import GenerationConfig
 
 from engine.api import Message
-from engine.errors import ContextFullError, UnsupportedModelError
+from engine.errors import ConfigError, ContextFullError, UnsupportedModelError
+from engine.thinking_marks import HARMONY, find_format
+
+_PLAIN_TEMPLATE: Mapping[str, object] = {}
+_PROBE = "PROBE"
+_MIN_RESERVE_TOK = 32
 
 
-def encode(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
-    """The prompt's token ids, the assistant's turn opened. Raises UnsupportedModelError when the template refuses."""
-    turns = [{"role": message.role, "content": message.content} for message in messages]
+def encode(
+    tokenizer: Any,
+    messages: Sequence[Message],
+    variables: Mapping[str, object] = _PLAIN_TEMPLATE,
+    continues: bool = False,
+) -> list[int]:
+    """The prompt's token ids, the assistant's turn opened; or, with `continues`, left open behind its partial answer.
+
+    `variables` go to the chat template. Raises UnsupportedModelError when the template refuses, and ConfigError when
+    there is no answer to continue.
+    """
+    if continues and (not messages or messages[-1].role != "assistant"):
+        raise ConfigError("There is no answer to continue.", "Ask a question first.")
+    if continues and not messages[-1].content:
+        return _continued_thinking(tokenizer, messages, variables)
     if not getattr(tokenizer, "chat_template", None):
-        return list(tokenizer(_plain(messages))["input_ids"])
+        return list(tokenizer(_plain(messages, continues))["input_ids"])
+    ending = {"continue_final_message": True} if continues else {"add_generation_prompt": True}
+    encoded = _templated(tokenizer, _turns(messages), {**variables, **ending, "tokenize": True, "return_dict": True})
+    return list(encoded["input_ids"])
+
+
+def _continued_thinking(tokenizer: Any, messages: Sequence[Message], variables: Mapping[str, object]) -> list[int]:
+    """The answer was stopped while the model thought: its thinking is opened again, and left open."""
+    before, thinking, marks = messages[:-1], messages[-1].thinking, find_format(tokenizer)
+    if not thinking or marks is None or not getattr(tokenizer, "chat_template", None):
+        return encode(tokenizer, before, variables)
+    options = {**variables, "add_generation_prompt": True, "tokenize": False}
+    opened = str(_templated(tokenizer, _turns(before), options))
+    if not opened.rstrip().endswith(marks.opening):
+        opened += marks.opening if marks.is_harmony else marks.opening + "\n"
+    return list(tokenizer(opened + thinking, add_special_tokens=False)["input_ids"])
+
+
+def _turns(messages: Sequence[Message]) -> list[dict[str, str]]:
+    """As templates want them; the library passes `reasoning_content` on under every name that templates read."""
+    return [
+        {"role": message.role, "content": message.content}
+        | ({"reasoning_content": message.thinking} if message.thinking else {})
+        for message in messages
+    ]
+
+
+def _templated(tokenizer: Any, turns: list[dict[str, str]], options: Mapping[str, object]) -> Any:
     try:
-        return _templated(tokenizer, turns)
+        return tokenizer.apply_chat_template(turns, **options)
     except Exception as error:  # templates are programs of the model's authors and raise what they like
-        if turns and turns[0]["role"] == "system":
-            return _without_system_role(tokenizer, turns, error)
+        if not turns or turns[0]["role"] != "system" or len(turns) == 1:
+            raise _refused(error) from error
+    rest = [{**turns[1], "content": f"{turns[0]['content']}\n\n{turns[1]['content']}"}, *turns[2:]]
+    try:  # some templates know no system role: its text goes before the first message of the user
+        return tokenizer.apply_chat_template(rest, **options)
+    except Exception as error:  # as above
         raise _refused(error) from error
 
 
@@ -32,38 +79,67 @@ def _refused(error: Exception) -> UnsupportedModelError:
     )
 
 
-def _templated(tokenizer: Any, turns: list[dict[str, str]]) -> list[int]:
-    encoded = tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=True, return_dict=True)
-    return list(encoded["input_ids"])
-
-
-def _without_system_role(tokenizer: Any, turns: list[dict[str, str]], error: Exception) -> list[int]:
-    """Some templates know no system role: its text goes before the first message of the user."""
-    system, rest = turns[0]["content"], [dict(turn) for turn in turns[1:]]
-    if not rest:
-        raise _refused(error) from error
-    rest[0]["content"] = f"{system}\n\n{rest[0]['content']}"
-    try:
-        return _templated(tokenizer, rest)
-    except Exception as second:  # as above
-        raise _refused(second) from second
-
-
-def _plain(messages: Sequence[Message]) -> str:
+def _plain(messages: Sequence[Message], continues: bool) -> str:
     """A model without a chat template is given the text, role by role."""
-    return "".join(f"{message.role.capitalize()}: {message.content}\n" for message in messages) + "Assistant:"
+    text = "\n".join(f"{message.role.capitalize()}:{_spaced(message.content)}" for message in messages)
+    return text if continues else f"{text}\nAssistant:"
 
 
-def end_tokens(tokenizer: Any, generation_config: GenerationConfig, model_config: Any) -> frozenset[int]:
-    """Every id that ends an answer, from the generation config, the model's config and the tokenizer."""
-    found: set[int] = set()
-    for value in (
-        generation_config.eos_token_id,
-        getattr(model_config, "eos_token_id", None),
-        getattr(tokenizer, "eos_token_id", None),
-    ):
-        found.update([value] if isinstance(value, int) else value or [])
-    return frozenset(found)
+def _spaced(content: str) -> str:
+    """With the space after the colon that an answer brings along itself."""
+    return content if content[:1].isspace() else f" {content}"
+
+
+# -- fitting into the context ------------------------------------------------------------------------------------------
+
+
+class Fitted(NamedTuple):
+    """A prompt that fits, and how many messages were left out for it."""
+
+    prompt: list[int]
+    num_left_out: int
+
+
+def fit(
+    messages: Sequence[Message],
+    encode_all: Callable[[Sequence[Message]], list[int]],
+    context_tok: int,
+    max_new_tok: int | None,
+    trims_oldest: bool,
+) -> Fitted:
+    """The prompt of `messages`; with `trims_oldest` of as many as leave a reserve for the answer.
+
+    Whole turns go, the oldest first: a message of the user with the answers to it. System messages at the beginning
+    and the last turn stay. Raises ContextFullError when no token could be written after what must stay.
+    """
+    prompt = encode_all(messages)
+    limit = context_tok - reserve_tok(context_tok, max_new_tok)
+    if not trims_oldest or len(prompt) <= limit:
+        check_fits(len(prompt), context_tok)
+        return Fitted(prompt, 0)
+    num_system, starts = _turn_starts(messages)
+    low, high = 1, len(starts) - 1
+    while low < high:
+        middle = (low + high) // 2
+        fits = len(encode_all([*messages[:num_system], *messages[starts[middle] :]])) <= limit
+        low, high = (low, middle) if fits else (middle + 1, high)
+    first = starts[max(high, 0)]
+    prompt = encode_all([*messages[:num_system], *messages[first:]])
+    check_fits(len(prompt), context_tok)
+    return Fitted(prompt, first - num_system)
+
+
+def reserve_tok(context_tok: int, max_new_tok: int | None) -> int:
+    """Tokens kept free for the answer: an eighth of the context, at least 32, and no more than were asked for."""
+    reserve = min(max(context_tok // 8, _MIN_RESERVE_TOK), context_tok // 2)
+    return min(reserve, max_new_tok) if max_new_tok is not None else reserve
+
+
+def _turn_starts(messages: Sequence[Message]) -> tuple[int, list[int]]:
+    """How many system messages there are at the beginning, and where each turn after them begins."""
+    num_system = next((i for i, message in enumerate(messages) if message.role != "system"), len(messages))
+    users = [i for i, message in enumerate(messages) if message.role == "user"]
+    return num_system, [num_system, *(i for i in users if i > num_system)]
 
 
 def common_prefix(cached: Sequence[int], prompt: Sequence[int]) -> int:
@@ -86,42 +162,34 @@ def check_fits(num_prompt_tok: int, context_tok: int) -> None:
         )
 
 
-class TextStream:
-    """Token ids in, text out: whole characters only, and nothing of a stop string."""
+# -- where an answer ends ----------------------------------------------------------------------------------------------
 
-    def __init__(self, tokenizer: Any, stop: Sequence[str]) -> None:
-        self._backend: Any = tokenizer.backend_tokenizer
-        self._stream = DecodeStream(skip_special_tokens=True)
-        self._stop = [text for text in stop if text]
-        self._held = ""
-        self.is_stopped = False
-        """A stop string was met."""
 
-    def push(self, token: int) -> str:
-        """The text that is certain after this token; may be empty."""
-        piece = self._stream.step(self._backend, token) or ""
-        if not self._stop:
-            return piece
-        self._held += piece
-        found = [(at + len(text), at) for text in self._stop if (at := self._held.find(text)) >= 0]
-        if found:
-            self.is_stopped = True
-            _, start = min(found)  # the one complete first, so that it does not matter how tokens cut the text
-            text, self._held = self._held[:start], ""
-            return text
-        keep = self._possible_stop()
-        text, self._held = self._held[: len(self._held) - keep], self._held[len(self._held) - keep :]
-        return text
+def end_tokens(tokenizer: Any, generation_config: GenerationConfig, model_config: Any) -> frozenset[int]:
+    """Every id that ends an answer: from the generation config, the model's config, the tokenizer, and what the chat
+    template closes an assistant's message with."""
+    found: set[int] = set()
+    for value in (
+        generation_config.eos_token_id,
+        getattr(model_config, "eos_token_id", None),
+        getattr(getattr(model_config, "text_config", None), "eos_token_id", None),
+        getattr(tokenizer, "eos_token_id", None),
+        _closing_token(tokenizer),
+    ):
+        found.update([value] if isinstance(value, int) else value or [])
+    return frozenset(found)
 
-    def _possible_stop(self) -> int:
-        """How many characters at the end could be the beginning of a stop string."""
-        longest = max(len(text) for text in self._stop) - 1
-        for count in range(min(longest, len(self._held)), 0, -1):
-            if any(text.startswith(self._held[-count:]) for text in self._stop):
-                return count
-        return 0
 
-    def finish(self) -> str:
-        """What was held back and did not become a stop string."""
-        text, self._held = self._held, ""
-        return "" if self.is_stopped else text
+def _closing_token(tokenizer: Any) -> int | None:
+    """The added token that follows the assistant's text in the template; None: there is none, or it is a channel's."""
+    if not getattr(tokenizer, "chat_template", None):
+        return None
+    turns = [{"role": "user", "content": _PROBE}, {"role": "assistant", "content": _PROBE}]
+    try:
+        _, _, closing = str(tokenizer.apply_chat_template(turns, tokenize=False)).rpartition(_PROBE)
+    except Exception:  # noqa: BLE001 - templates are programs of the model's authors and raise what they like
+        return None
+    added = {token.content: number for number, token in tokenizer.added_tokens_decoder.items()}
+    longest = max((text for text in added if closing.lstrip().startswith(text)), key=len, default="")
+    is_channel = longest == HARMONY.closing and find_format(tokenizer) is HARMONY
+    return None if is_channel else added.get(longest)

@@ -7,6 +7,7 @@ of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -57,9 +58,11 @@ class Decoder:
             yield token
             if remaining == 1 or length >= self._context_tok:
                 return
+            began_s = perf_counter()
             self._ids[0, length] = token
             self._state.is_decode = True
             logits = self._forward([token], length, length + 1)
+            self._state.forward_s += perf_counter() - began_s
 
     def force(self, tokens: Sequence[int]) -> Iterator[torch.Tensor]:
         """Decodes given tokens one by one and yields the logits [vocab] after each: for comparing modes on one text."""

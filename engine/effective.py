@@ -12,7 +12,9 @@ from engine.planning import slots_in_words
 from offload.budget import BudgetPlan
 
 
-def describe_ready(engine: OffloadedModel, mode: str, load_s: float) -> EngineReady:
+def describe_ready(
+    engine: OffloadedModel, mode: str, load_s: float, thinking_choices: tuple[str, ...] = ()
+) -> EngineReady:
     """The event that says what was loaded, and how."""
     geometry, name = engine.loaded.plan.geometry, engine.config.model
     return EngineReady(
@@ -25,6 +27,7 @@ def describe_ready(engine: OffloadedModel, mode: str, load_s: float) -> EngineRe
         effective=effective(engine, mode),
         notices=notices(engine),
         load_s=load_s,
+        thinking_choices=thinking_choices,
     )
 
 

@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic, perf_counter
 
 from engine.api import Submit
-from engine.config import EngineConfig, SamplingConfig
-from engine.conversation import TextStream, check_fits, common_prefix, encode, end_tokens
+from engine.chat_prompt import ChatPrompts
+from engine.config import EngineConfig
+from engine.conversation import common_prefix, end_tokens
 from engine.domain_profiles import DomainProfiles
 from engine.effective import describe_link, describe_ready
 from engine.events import (
     CANCELLED,
     CONTEXT_FULL,
+    ERROR,
     LENGTH,
     STOP,
     EngineReady,
     Event,
+    Failed,
     LoadProgress,
     ModeChanged,
-    PrefillProgress,
     Profiles,
     Snapshot,
-    TextDelta,
     TurnEnded,
 )
+from engine.failures import failure_of
 from engine.model_source import resolve_model
 from engine.offloaded_model import OffloadedModel
 from engine.sampling import Sampler, with_model_defaults
 from engine.telemetry import Telemetry, TurnRecord
+from engine.turn import Turn
 from offload.errors import ProfileError, WaitCancelled
 
 _PROGRESS_PERIOD_S = 0.1
@@ -68,14 +72,15 @@ class Session:
         self.engine.set_mode(self.mode)
         loaded, domain = self.engine.loaded, self.engine.config.domain
         self._end_tokens = end_tokens(loaded.tokenizer, loaded.generation_config, loaded.model.config)
-        self._prefilling: _Turn | None = None
+        self._prompts = ChatPrompts(loaded.tokenizer, self.engine.budget.context_tok)
+        self._prefilling: Turn | None = None
         self.profiles = DomainProfiles(self.engine)
         if domain is not None:
             self._warm_at_load(domain, progress)
 
     def ready(self) -> EngineReady:
         """The event that says what was loaded, and how."""
-        return describe_ready(self.engine, self.mode, self._load_s)
+        return describe_ready(self.engine, self.mode, self._load_s, self._prompts.thinking_choices)
 
     def close(self) -> None:
         """Stops everything. Safe to call twice."""
@@ -121,32 +126,49 @@ class Session:
         self._publish(self.telemetry.snapshot())
 
     def answer(self, request: Submit) -> None:
-        """Answers, emitting progress, text and the end. Raises MoeChatError, OffloadError; the session stays usable."""
+        """Answers, emitting progress, text and the end. The session stays usable, whatever is raised.
+
+        Raises MoeChatError, OffloadError before the first token; a failure after it ends the answer as it is.
+        """
         turn = self._begin(request)
+        failure: Failed | None = None
         try:
             reason = self._run(turn)
         except WaitCancelled:
             reason = CANCELLED
+        except Exception as error:
+            if not turn.record.new_tok:
+                raise
+            traceback.print_exc()
+            reason, failure = ERROR, failure_of(request.request_id, error, is_fatal=False)
         finally:
             self._prefilling = None
             self.telemetry.end_turn()
             self._show("idle")
         turn.say(self._emit, turn.stream.finish())
-        self._emit(TurnEnded(request.request_id, reason, turn.record.stats(), turn.text))
+        self._prompts.remember(turn.written())
+        self._emit(TurnEnded(request.request_id, reason, turn.record.stats(), turn.text, turn.thinking, failure))
 
-    def _begin(self, request: Submit) -> _Turn:
+    def _begin(self, request: Submit) -> Turn:
         started_s = perf_counter()
-        loaded, kv = self.engine.loaded, self.engine.decoder.cache
-        sampling = with_model_defaults(request.sampling, loaded.generation_config)
-        prompt = encode(loaded.tokenizer, request.messages)
-        check_fits(len(prompt), self.engine.budget.context_tok)
+        kv = self.engine.decoder.cache
+        sampling = with_model_defaults(request.sampling, self.engine.loaded.generation_config)
+        prepared = self._prompts.prepare(request, sampling)
+        prompt = prepared.tokens
         note = "" if kv.keep_prefix(common_prefix(kv.tokens, prompt)) else _CANNOT_CROP
         reused_tok = len(kv.tokens)
-        record = TurnRecord(self.telemetry, len(prompt), reused_tok, started_s, lambda: describe_link(self.engine))
+        record = TurnRecord(
+            self.telemetry,
+            len(prompt),
+            reused_tok,
+            started_s,
+            lambda: describe_link(self.engine),
+            prepared.num_left_out,
+        )
         record.see(kv)
-        return _Turn(request.request_id, prompt, sampling, TextStream(loaded.tokenizer, sampling.stop), record, note)
+        return Turn(request, prepared, sampling, record, note)
 
-    def _run(self, turn: _Turn) -> str:
+    def _run(self, turn: Turn) -> str:
         decoder = self.engine.decoder
         self._show("prefill")
         self._prefilling = turn
@@ -161,13 +183,13 @@ class Session:
             turn.record.token()
             if token in self._end_tokens:
                 return STOP
-            turn.say(self._emit, turn.stream.push(token))
+            turn.take(self._emit, token)
             if turn.stream.is_stopped:
                 return STOP
             self._between_tokens(turn)
         return LENGTH if asked is not None and turn.record.new_tok == asked else CONTEXT_FULL
 
-    def _between_tokens(self, turn: _Turn) -> None:
+    def _between_tokens(self, turn: Turn) -> None:
         self.telemetry.see(self.engine.decoder.cache)
         turn.record.see(self.engine.decoder.cache)
         if self._is_cancelled():
@@ -180,7 +202,9 @@ class Session:
         if self._is_cancelled():
             raise WaitCancelled("Stopped.")
         if self.telemetry.is_due():
+            began_s = perf_counter()
             self.publish()
+            self.engine.state.overhead_s += perf_counter() - began_s
             if self._prefilling is not None:
                 self._emit(self._prefilling.progress(self._prefilled_tok(layer)))
 
@@ -195,31 +219,6 @@ class Session:
         self.telemetry.phase = phase
         self.telemetry.see(self.engine.decoder.cache)
         self.publish()
-
-
-class _Turn:
-    """What one answer carries along."""
-
-    def __init__(
-        self,
-        request_id: int,
-        prompt: list[int],
-        sampling: SamplingConfig,
-        stream: TextStream,
-        record: TurnRecord,
-        note: str,
-    ) -> None:
-        self.request_id, self.prompt, self.sampling, self.stream = request_id, prompt, sampling, stream
-        self.record, self._note = record, note
-        self.text = ""
-
-    def progress(self, done_tok: int) -> PrefillProgress:
-        return PrefillProgress(self.request_id, done_tok, len(self.prompt), self.record.reused_tok, self._note)
-
-    def say(self, emit: Callable[[Event], None], piece: str) -> None:
-        if piece:
-            self.text += piece
-            emit(TextDelta(self.request_id, piece, self.record.new_tok))
 
 
 class _Throttle:

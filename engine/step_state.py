@@ -20,6 +20,11 @@ class StepState:
     """Gives up what prefill has on its way; called when a forward was left half-way."""
     link_wait_s: float = 0.0
     """Decode time spent waiting for the link, monotonic."""
+    forward_s: float = 0.0
+    """Decode time spent in the model's forward, all of it, monotonic."""
+    overhead_s: float = 0.0
+    """Of that, time that is neither the model's arithmetic nor a wait: routing read out, residency and policy, the next
+    layers' routers asked, bookkeeping, snapshots; monotonic."""
     substituted: int = 0
     """Substitutions, monotonic: tells whether a token's KV is approximate."""
     recorder: TraceWriter | None = None

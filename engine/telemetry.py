@@ -3,10 +3,9 @@ second."""
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter
 from collections.abc import Callable
-from time import monotonic, perf_counter
+from time import monotonic
 
 from engine import machine
 from engine.events import (
@@ -22,56 +21,10 @@ from engine.events import (
 from engine.expert_forward import MoeLayer
 from engine.kv_cache import KvCache
 from engine.offloaded_model import OffloadedModel
-from engine.step_state import StepState
-from offload.counters import Counters, ratio
+from engine.turn_clock import TurnClock
+from offload.counters import Counters
 
 SNAPSHOT_PERIOD_S = 0.125
-_RECENT_TOK = 64
-
-
-def percentile(values: list[float], share: float) -> float | None:
-    """The nearest-rank percentile; None without values."""
-    return sorted(values)[min(int(share * len(values)), len(values) - 1)] if values else None
-
-
-class TurnClock:
-    """Times one answer: from its submission over the first token to the last."""
-
-    def __init__(self, state: StepState, started_s: float) -> None:
-        """`started_s`: when the question arrived, by `perf_counter`."""
-        self._state, self._start = state, started_s
-        self._last: float | None = None
-        self._wait_at_first = 0.0
-        self.ttft_ms: float | None = None
-        self.tpot_ms: list[float] = []
-
-    def token(self) -> None:
-        """A token is there."""
-        now = perf_counter()
-        if self._last is None:
-            self.ttft_ms = (now - self._start) * 1000
-            self._wait_at_first = self._state.link_wait_s
-        else:
-            self.tpot_ms.append((now - self._last) * 1000)
-        self._last = now
-
-    @property
-    def link_wait_ms(self) -> float:
-        """Waited for the link since the first token."""
-        return (self._state.link_wait_s - self._wait_at_first) * 1000 if self._last is not None else 0.0
-
-    def timing(self) -> Timing:
-        """For the snapshot."""
-        times = self.tpot_ms
-        return Timing(
-            ttft_ms=self.ttft_ms,
-            tpot_now_ms=times[-1] if times else None,
-            tpot_mean_ms=statistics.fmean(times) if times else None,
-            tpot_p50_ms=percentile(times, 0.5),
-            tpot_p95_ms=percentile(times, 0.95),
-            link_wait_rate=ratio(self.link_wait_ms, sum(times)),
-            recent_tpot_ms=tuple(times[-_RECENT_TOK:]),
-        )
 
 
 class Telemetry:
@@ -174,8 +127,12 @@ class TurnRecord:
         reused_tok: int,
         started_s: float,
         describe_link: Callable[[], str],
+        num_left_out: int = 0,
     ) -> None:
         self._telemetry, self._prompt_tok, self.reused_tok = telemetry, prompt_tok, reused_tok
+        self._num_left_out = num_left_out
+        self._thinking_tok = 0
+        self._thinking_began_s = self._thinking_ended_s = 0.0
         self._describe_link = describe_link
         self._clock = telemetry.begin_turn(started_s)
         self._served_before = Counter(telemetry.served)
@@ -196,6 +153,13 @@ class TurnRecord:
         self._clock.token()
         self.new_tok += 1
 
+    def thought(self) -> None:
+        """The last token was thinking."""
+        self._thinking_ended_s = self._clock.last_s
+        if not self._thinking_tok:
+            self._thinking_began_s = self._thinking_ended_s
+        self._thinking_tok += 1
+
     def _prefill_path(self) -> str:
         """How many layers' prefills took which path, the most frequent first."""
         served = self._telemetry.served - self._served_before
@@ -204,7 +168,7 @@ class TurnRecord:
 
     def stats(self) -> TurnStats:
         """The record as it stands."""
-        counters, timing = self._telemetry.turn_counters(), self._clock.timing()
+        counters, timing, split = self._telemetry.turn_counters(), self._clock.timing(), self._clock.split()
         prefill_bytes = self._prefill_bytes if self._prefill_bytes is not None else counters.bytes_loaded
         label = LABEL_APPROX_CONTEXT if self._is_on_approximate_context else LABEL_EXACT
         if counters.substituted:
@@ -217,11 +181,16 @@ class TurnRecord:
             tpot_ms=timing.tpot_mean_ms,
             tpot_p50_ms=timing.tpot_p50_ms,
             tpot_p95_ms=timing.tpot_p95_ms,
-            link_wait_ms=self._clock.link_wait_ms,
+            link_wait_ms=split.link_wait_ms if split else 0.0,
             counters=counters,
             prefill_bytes=prefill_bytes,
             decode_bytes=counters.bytes_loaded - prefill_bytes,
             label=label,
             prefill_path=self._prefill_path(),
             link=self._describe_link(),
+            thinking_tok=self._thinking_tok,
+            thinking_ms=(self._thinking_ended_s - self._thinking_began_s) * 1000 if self._thinking_tok else None,
+            left_out_messages=self._num_left_out,
+            compute_ms=split.compute_ms if split else None,
+            overhead_ms=split.overhead_ms if split else None,
         )

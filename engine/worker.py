@@ -25,8 +25,9 @@ from engine.api import (
     Submit,
     Verify,
 )
-from engine.errors import ConfigError, ContextFullError, MoeChatError
-from engine.events import CONTEXT_FULL, Failed, LoadProgress, ModeChanged, TaskEnded, TaskProgress
+from engine.errors import ConfigError
+from engine.events import Failed, LoadProgress, ModeChanged, TaskEnded, TaskProgress
+from engine.failures import failure_of
 
 if TYPE_CHECKING:
     from engine.mailboxes import Inbox, Outbox
@@ -61,7 +62,7 @@ class Worker:
             import engine.session  # noqa: F401  (seconds: done while the user reads the menu)
         except Exception as error:  # noqa: BLE001 - told as an event
             traceback.print_exc()
-            self._outbox.put(_failed(None, error, is_fatal=True))
+            self._outbox.put(failure_of(None, error, is_fatal=True))
             self._outbox.flush()
             os._exit(1)
 
@@ -77,7 +78,7 @@ class Worker:
             self._outbox.put(Failed(request_id, "Stopped", "It was stopped.", "", is_fatal=False))
         except Exception as error:  # noqa: BLE001 - told as an event, the engine goes on
             traceback.print_exc()
-            self._outbox.put(_failed(request_id, error, is_fatal=False))
+            self._outbox.put(failure_of(request_id, error, is_fatal=False))
         finally:
             self._inbox.end()
             sys.stdout.flush()
@@ -174,24 +175,3 @@ def _give_memory_back() -> None:
     if sys.platform == "linux":
         with contextlib.suppress(AttributeError):  # not every C library has it
             ctypes.CDLL(None).malloc_trim(0)
-
-
-def _failed(request_id: int | None, error: Exception, is_fatal: bool) -> Failed:
-    """Any exception as an event: our own say what to do, others point to the log."""
-    from offload.errors import OffloadError
-
-    if isinstance(error, ContextFullError):
-        return Failed(
-            request_id,
-            error.title,
-            error.message,
-            error.hint,
-            is_fatal,
-            kind=CONTEXT_FULL,
-            prompt_tok=error.prompt_tok,
-            context_tok=error.context_tok,
-        )
-    if isinstance(error, (MoeChatError, OffloadError)):
-        return Failed(request_id, error.title, error.message, error.hint, is_fatal)
-    message = f"{type(error).__name__}: {error}"
-    return Failed(request_id, "Unexpected error", message, "The details are in the engine's log.", is_fatal)

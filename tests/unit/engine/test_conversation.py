@@ -2,111 +2,20 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, decoders, pre_tokenizers
-from tokenizers.models import BPE
-from transformers import GenerationConfig, PreTrainedTokenizerFast
+from transformers import GenerationConfig
 
 from engine.api import Message
-from engine.conversation import TextStream, check_fits, common_prefix, encode, end_tokens
-from engine.errors import ContextFullError, UnsupportedModelError
-
-
-def byte_tokenizer() -> PreTrainedTokenizerFast:
-    """One token a byte, a few longer ones, and two special tokens."""
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocab = {piece: number for number, piece in enumerate([*alphabet, "ab", "abc", "bc", "Ġa"])}
-    merges = [("a", "b"), ("ab", "c"), ("b", "c"), ("Ġ", "a")]
-    backend = Tokenizer(BPE(vocab, merges))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    return PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<s>", eos_token="</s>")
-
-
-TOKENIZER = byte_tokenizer()
-
-
-def streamed(ids: list[int], stop: tuple[str, ...] = ()) -> tuple[str, list[str], bool]:
-    """(whole text, its pieces, whether a stop string was met)."""
-    stream, pieces = TextStream(TOKENIZER, stop), []
-    for token in ids:
-        pieces.append(stream.push(token))
-        if stream.is_stopped:
-            break
-    pieces.append(stream.finish())
-    return "".join(pieces), pieces, stream.is_stopped
-
-
-def cut(text: str, stop: tuple[str, ...]) -> str:
-    """The text before the stop string that is complete first."""
-    ends = [(text.index(string) + len(string), text.index(string)) for string in stop if string and string in text]
-    return text[: min(ends)[1]] if ends else text
-
-
-def split_at_random(text: str, seed: int) -> list[int]:
-    """Ids of the text, its token boundaries shifted about."""
-    draw, ids, start = random.Random(seed), [], 0
-    while start < len(text):
-        end = start + draw.randint(1, 4)
-        ids += TOKENIZER(text[start:end])["input_ids"]
-        start = end
-    return ids
-
-
-@given(
-    text=st.text("abc é€🙂", max_size=30),
-    stop=st.lists(st.text("abc é🙂", min_size=1, max_size=4), max_size=3).map(tuple),
-    seed=st.integers(0, 1000),
-)
-@settings(max_examples=400, deadline=None)
-def test_streamed_text_is_the_whole_text_cut_at_the_first_stop(text: str, stop: tuple[str, ...], seed: int) -> None:
-    whole, pieces, is_stopped = streamed(split_at_random(text, seed), stop)
-    assert whole == cut(text, stop)
-    assert is_stopped == any(string in text for string in stop)
-    assert not any("�" in piece for piece in pieces)
-
-
-def test_how_tokens_cut_the_text_does_not_matter() -> None:
-    together, apart = TOKENIZER("abc")["input_ids"], [TOKENIZER(char)["input_ids"][0] for char in "abc"]
-    assert (len(together), len(apart)) == (1, 3)
-    assert streamed(together, ("abc", "b"))[0] == streamed(apart, ("abc", "b"))[0] == "a"
-
-
-def test_text_is_not_held_back_without_need() -> None:
-    ids = TOKENIZER("cacacab")["input_ids"]
-    _, pieces, _ = streamed(ids, ("abx",))
-    assert pieces[0] == "c"
-    assert "".join(pieces[:-1]) == "cacac"
-    assert pieces[-1] == "ab"
-
-
-def test_an_empty_stop_string_stops_nothing() -> None:
-    assert streamed(TOKENIZER("abc")["input_ids"], ("",)) == ("abc", ["abc", ""], False)
-
-
-def test_characters_come_whole() -> None:
-    ids = TOKENIZER("🙂")["input_ids"]
-    assert len(ids) == 4
-    assert streamed(ids)[1] == ["", "", "", "🙂", ""]
-
-
-def test_special_tokens_are_no_text() -> None:
-    ids = TOKENIZER("ab")["input_ids"]
-    assert streamed([*ids, TOKENIZER.eos_token_id, *ids])[0] == "abab"
-
+from engine.conversation import check_fits, common_prefix, encode, end_tokens, fit, reserve_tok
+from engine.errors import ConfigError, ContextFullError, UnsupportedModelError
+from engine.thinking_switch import find_choices
+from tests.unit.engine.byte_tokenizer import HARMONY, HARMONY_MARKS, OPENED, QWEN, with_template
 
 # -- messages
-
-
-def with_template(template: str | None) -> Any:
-    tokenizer = byte_tokenizer()
-    tokenizer.chat_template = template
-    return tokenizer
 
 
 PLAIN = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}{% if add_generation_prompt %}[a]{% endif %}"
@@ -194,3 +103,140 @@ def test_a_prompt_must_leave_room_for_a_token() -> None:
     with pytest.raises(ContextFullError, match="100 tokens; the context holds 100") as caught:
         check_fits(100, 100)
     assert caught.value.hint
+
+
+def test_a_nested_config_and_the_template_name_end_tokens() -> None:
+    tokenizer = with_template(QWEN, special=("<|im_end|>",))
+    nested = Holder(None)
+    nested.text_config = Holder(7)
+    ends = end_tokens(tokenizer, GenerationConfig(eos_token_id=None), nested)
+    assert ends == {7, tokenizer.eos_token_id, tokenizer.convert_tokens_to_ids("<|im_end|>")}
+
+
+def test_a_channel_that_ends_is_no_end_of_the_answer() -> None:
+    tokenizer = with_template(HARMONY.replace("<|return|>", "<|end|>"), special=HARMONY_MARKS)
+    assert end_tokens(tokenizer, GenerationConfig(), Holder(None)) == {tokenizer.eos_token_id}
+
+
+# -- thinking and continuing
+
+
+@pytest.mark.parametrize(
+    ("template", "choices"),
+    [
+        (QWEN, ("off", "on")),
+        (HARMONY, ("low", "medium", "high")),
+        (PLAIN, ()),
+        (None, ()),
+        ("{% if thinking %}t{% endif %}" + PLAIN, ("off", "on")),
+        ("{# enable_thinking #}" + PLAIN, ()),
+        (
+            "{% if reasoning_effort not in ['low', 'max'] %}{{ raise_exception('no') }}{% endif %}"
+            "{% if enable_thinking %}{{ reasoning_effort }}{% endif %}" + PLAIN,
+            (),
+        ),
+        (
+            "{% if enable_thinking %}{% if reasoning_effort == 'max' %}!{% elif reasoning_effort == 'low' %}?"
+            "{% endif %}t{% endif %}" + PLAIN,
+            ("off", "low", "max"),
+        ),
+    ],
+)
+def test_what_a_template_lets_the_user_choose(template: str | None, choices: tuple[str, ...]) -> None:
+    assert tuple(find_choices(with_template(template))) == choices
+
+
+def test_a_choice_goes_to_the_template() -> None:
+    tokenizer = with_template(QWEN)
+    off = encode(tokenizer, (USER,), find_choices(tokenizer)["off"])
+    assert tokenizer.decode(off).endswith("assistant\n<think>\n\n</think>\n\n")
+    assert encode(tokenizer, (USER,), find_choices(tokenizer)["on"]) == encode(tokenizer, (USER,))
+
+
+@pytest.mark.parametrize(
+    ("template", "answer", "expected"),
+    [
+        (PLAIN, Message("assistant", "ho, w"), "[user]hi[assistant]ho, w"),
+        (None, Message("assistant", "ho, w"), "User: hi\nAssistant: ho, w"),
+        (None, Message("assistant", " ho, w"), "User: hi\nAssistant: ho, w"),
+        (PLAIN, Message("assistant", ""), "[user]hi[a]"),
+        (
+            QWEN,
+            Message("assistant", "ho", "hm"),
+            "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n<think>\nhm\n</think>\n\nho",
+        ),
+        (QWEN, Message("assistant", "", "hm"), "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n<think>\nhm"),
+        (OPENED, Message("assistant", "", "hm"), "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n<think>\nhm"),
+        (
+            HARMONY,
+            Message("assistant", "ho"),
+            "<|start|>system<|message|>Reasoning: medium<|end|><|start|>user"
+            "<|message|>hi<|end|><|start|>assistant<|channel|>final<|message|>ho",
+        ),
+        (
+            HARMONY,
+            Message("assistant", "", "hm"),
+            "<|start|>system<|message|>Reasoning: medium<|end|><|start|>user"
+            "<|message|>hi<|end|><|start|>assistant<|channel|>analysis<|message|>hm",
+        ),
+    ],
+)
+def test_an_answer_is_continued_without_a_break(template: str | None, answer: Message, expected: str) -> None:
+    tokenizer = with_template(template, special=HARMONY_MARKS if template == HARMONY else ())
+    assert tokenizer.decode(encode(tokenizer, (USER, answer), continues=True)) == expected
+
+
+def test_there_must_be_an_answer_to_continue() -> None:
+    for messages in ((), (USER,)):
+        with pytest.raises(ConfigError, match="no answer to continue"):
+            encode(with_template(PLAIN), messages, continues=True)
+
+
+# -- fitting
+
+
+def by_length(messages: Any) -> list[int]:
+    """One token a character of content."""
+    return [0] * sum(len(message.content) for message in messages)
+
+
+def chat(*lengths: int, system: int = 0) -> tuple[Message, ...]:
+    head = (Message("system", "s" * system),) if system else ()
+    return (*head, *(Message(("user", "assistant")[i % 2], "x" * length) for i, length in enumerate(lengths)))
+
+
+@pytest.mark.parametrize(
+    ("messages", "left_out", "prompt_tok"),
+    [
+        (chat(50, 50, 50), 0, 150),
+        (chat(50, 50, 50, 50, 50), 2, 150),
+        (chat(50, 50, 50, 50, 50, system=80), 4, 130),
+        (chat(200, 10, 10, 10, 10, system=20), 2, 50),
+        (chat(200, 10, 10, 10, 190, 20), 4, 210),
+        (chat(10, 10, 240), 2, 240),
+        (chat(10, 10, 255), 2, 255),
+    ],
+)
+def test_the_oldest_turns_go_until_the_rest_fits(messages: tuple[Message, ...], left_out: int, prompt_tok: int) -> None:
+    fitted = fit(messages, by_length, 256, None, trims_oldest=True)
+    assert (fitted.num_left_out, len(fitted.prompt)) == (left_out, prompt_tok)
+
+
+def test_nothing_is_left_out_unasked_or_unneeded() -> None:
+    assert fit(chat(50, 50, 140), by_length, 256, None, trims_oldest=False).num_left_out == 0
+    assert fit(chat(50, 50, 140), by_length, 256, 16, trims_oldest=True).num_left_out == 0
+    assert fit(chat(50, 50, 140), by_length, 256, None, trims_oldest=True).num_left_out == 2
+
+
+@pytest.mark.parametrize("trims_oldest", [False, True])
+def test_what_cannot_fit_is_refused_with_its_numbers(trims_oldest: bool) -> None:
+    with pytest.raises(ContextFullError) as caught:
+        fit(chat(50, 50, 300), by_length, 256, None, trims_oldest)
+    assert (caught.value.prompt_tok, caught.value.context_tok) == (300 if trims_oldest else 400, 256)
+
+
+@pytest.mark.parametrize(
+    ("context_tok", "max_new_tok", "expected"), [(8192, None, 1024), (8192, 100, 100), (64, None, 32), (16, None, 8)]
+)
+def test_the_reserve_for_an_answer(context_tok: int, max_new_tok: int | None, expected: int) -> None:
+    assert reserve_tok(context_tok, max_new_tok) == expected

@@ -16,12 +16,14 @@ from engine.errors import ContextFullError
 from engine.events import (
     CANCELLED,
     CONTEXT_FULL,
+    ERROR,
     LABEL_APPROX,
     LABEL_APPROX_CONTEXT,
     LABEL_EXACT,
     LENGTH,
     RESIDENT,
     Event,
+    Failed,
     ModeChanged,
     PrefillProgress,
     TextDelta,
@@ -379,32 +381,49 @@ def failing_read(bench: TinyBench, monkeypatch: pytest.MonkeyPatch, at_read: int
 
 
 @pytest.mark.parametrize("name", ["qwen3_moe", "gpt_oss", "qwen3_next"])
-@pytest.mark.parametrize("at_read", [1, 17, 40])
-def test_a_read_error_ends_the_answer_and_not_the_session(
-    tiny_folder: TinyFolder, name: str, at_read: int, monkeypatch: pytest.MonkeyPatch
+def test_a_read_error_in_prefill_fails_the_answer_and_not_the_session(
+    tiny_folder: TinyFolder, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tiny_folder(name)
     with TinyBench(folder) as bench:
-        mend = failing_read(bench, monkeypatch, at_read)
-        with pytest.raises(ExpertReadError, match="The disk is gone"):
-            bench.ask(QUESTION, max_new_tok=60)
-        bench.engine.cache.check_integrity()
-        assert bench.snapshots[-1].phase == "idle"
-        with pytest.raises(ExpertReadError):
-            bench.ask(words(50, 30), max_new_tok=60)
+        mend = failing_read(bench, monkeypatch, 1)
+        for question in (QUESTION, words(50, 30)):
+            with pytest.raises(ExpertReadError, match="The disk is gone"):
+                bench.ask(question, max_new_tok=60)
+            bench.engine.cache.check_integrity()
+            assert bench.snapshots[-1].phase == "idle"
         mend()
         answer = bench.ask(QUESTION)
         assert_add_up(answer.end.stats.counters)
         assert bench.ids == cold_ids(folder, QUESTION)
 
 
-def test_text_before_a_read_error_was_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["qwen3_moe", "gpt_oss", "qwen3_next"])
+def test_a_read_error_in_decode_ends_the_answer_with_what_there_is(
+    tiny_folder: TinyFolder, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tiny_folder(name)
     with TinyBench(folder) as bench:
-        bench.ask(QUESTION, max_new_tok=1)
-        failing_read(bench, monkeypatch, 6)
-        with pytest.raises(ExpertReadError):
-            bench.ask(QUESTION, max_new_tok=60)
-        assert [event for event in bench.events if isinstance(event, TextDelta)]
+        mend = bench.engine.cache.check_integrity
+
+        def break_at_first_token(event: Event) -> None:
+            nonlocal mend
+            if isinstance(event, TextDelta):
+                bench.on_event = lambda event: None
+                mend = failing_read(bench, monkeypatch, 6)
+
+        bench.on_event = break_at_first_token
+        answer = bench.ask(QUESTION, max_new_tok=60)
+        assert (answer.end.reason, answer.end.text) == (ERROR, answer.streamed)
+        assert answer.end.text
+        assert answer.end.stats.new_tok == len(answer.end.text.split())
+        assert answer.end.failure is not None
+        assert (answer.end.failure.message, answer.end.failure.hint) == ("The disk is gone.", "Put it back.")
+        assert not [event for event in bench.events if isinstance(event, Failed)]
+        assert bench.snapshots[-1].phase == "idle"
+        mend()
+        assert bench.ask(QUESTION).end.failure is None
+        assert bench.ids == cold_ids(folder, QUESTION)
 
 
 # -- prefill and the decode set ----------------------------------------------------------------------------------------
