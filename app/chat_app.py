@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
@@ -19,15 +20,16 @@ from textual.screen import Screen
 
 from app.actions import ACTIONS, Action
 from app.chat_store import ChatStore
+from app.configured_app import ConfiguredApp
 from app.crash_log import log_crash
 from app.domains import Domain
 from app.engine_bridge import EngineBridge
-from app.key_map import KeyMap, bindings_of
+from app.key_map import bindings_of
 from app.recorder import Recorder
 from app.sanitise import visible
 from app.screens.domain_menu import DomainMenu
-from app.themes import DARK, LIGHT, load_themes
-from engine.config import SamplingConfig
+from app.setting import Value
+from app.settings import Settings
 from engine.events import Event, Snapshot
 
 if TYPE_CHECKING:
@@ -36,8 +38,8 @@ if TYPE_CHECKING:
 _BEAT_S = 0.125
 """Text is flushed at most this often."""
 
-_SNAPSHOT_S, _IDLE_SNAPSHOT_S = 0.25, 1.0
-"""How often the panels look, while something happens and while nothing does or nobody looks."""
+_IDLE_SNAPSHOT_S = 1.0
+"""How often the panels look while nothing happens or nobody looks."""
 
 _QUIET_PHASES = ("idle",)
 
@@ -53,38 +55,46 @@ class EngineWatcher(Protocol):
         """The engine's state, when it is worth showing."""
 
 
-class ChatApp(App[None]):
+class ChatApp(ConfiguredApp):
     """moe-chat. The engine has been started, or is started when the app is mounted."""
 
     TITLE = "moe-chat"
     ENABLE_COMMAND_PALETTE = True
     CSS_PATH: ClassVar[str | PurePath | list[str | PurePath] | None] = [
-        f"styles/{name}.tcss" for name in ("base", "chat", "panels", "menu")
+        f"styles/{name}.tcss" for name in ("base", "chat", "panels", "menu", "chats")
     ]
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_of("app")]
 
     def __init__(
-        self, bridge: EngineBridge, store: ChatStore, sampling: SamplingConfig, notices: tuple[str, ...] = ()
+        self,
+        bridge: EngineBridge,
+        store: ChatStore,
+        settings: Settings,
+        notices: tuple[str, ...] = (),
+        *,
+        is_light_terminal: bool = False,
     ) -> None:
-        super().__init__()
+        """On a first run the engine is told what to load once the user has been asked."""
+        super().__init__(bridge, settings, is_light_terminal=is_light_terminal)
         self._bridge = bridge
+        self._store = store
         self._recorder = Recorder(store, self._tell)
-        self._sampling = sampling
         self._notices = notices
         self._chat: ChatScreen | None = None
-        self.key_map = KeyMap()
         self._snapshot_at = 0.0
         self._shown_sequence = -1
-        for theme in load_themes():
-            self.register_theme(theme)
-        self.theme = DARK
 
     def on_mount(self) -> None:
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGTERM, self.exit)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.exit)
         loop.add_signal_handler(signal.SIGHUP, self._hang_up)
-        self.push_screen(DomainMenu(self._bridge, can_go_back=False), self._chosen)
+        if self.settings.is_first_run:
+            self.action_welcome()
+        else:
+            self.push_screen(self._menu(), self._chosen)
         self.call_after_refresh(self._import_the_rest)
+        self.tell_settings_problems()
         for notice in self._notices:
             self.notify(notice, severity="warning", timeout=8, markup=False)
         self.set_interval(_BEAT_S, self._beat)
@@ -127,7 +137,7 @@ class ChatApp(App[None]):
             self.notify(visible(text), severity="error" if is_error else "information", timeout=8, markup=False)
         snapshot, now = self._bridge.snapshot, time.monotonic()
         is_quiet = snapshot is None or snapshot.phase in _QUIET_PHASES or not self.app_focus
-        is_due = now - self._snapshot_at >= (_IDLE_SNAPSHOT_S if is_quiet and not happened else _SNAPSHOT_S)
+        is_due = now - self._snapshot_at >= (_IDLE_SNAPSHOT_S if is_quiet and not happened else self._panel_s)
         for screen in self.screen_stack:
             if not isinstance(screen, EngineWatcher) or not screen.is_mounted:
                 continue
@@ -143,10 +153,11 @@ class ChatApp(App[None]):
         """A domain was chosen in the menu."""
         if domain is None:
             return
+        domain = replace(domain, system_prompt=self.settings.text("chat.system_prompt") or domain.system_prompt)
         if self._chat is None:
             from app.screens.chat import ChatScreen
 
-            self._chat = ChatScreen(self._bridge, self._recorder, self._sampling, domain)
+            self._chat = ChatScreen(self._bridge, self._recorder, self.settings.sampling(), domain)
             self.push_screen(self._chat)
         else:
             await self._chat.begin_chat(domain)
@@ -155,7 +166,44 @@ class ChatApp(App[None]):
     def action_choose_domain(self) -> None:
         """The menu of domains, over the chat."""
         if not isinstance(self.screen, DomainMenu):
-            self.push_screen(DomainMenu(self._bridge, can_go_back=self._chat is not None), self._chosen)
+            self.push_screen(self._menu(), self._chosen)
+
+    def _menu(self) -> DomainMenu:
+        return DomainMenu(self._bridge, self.settings.text("chat.domain"), can_go_back=self._chat is not None)
+
+    def action_welcome(self) -> None:
+        """Ask for the model and the memory, then for the domain."""
+        from app.screens.welcome import Welcome
+
+        self.push_screen(Welcome(self.model_folders(), self._bridge.config.model), self._welcomed)
+
+    async def _welcomed(self, chosen: dict[str, Value | None] | None) -> None:
+        """The welcome is over; what was chosen holds, and is kept."""
+        is_first, self.settings.is_first_run = self.settings.is_first_run, False
+        if chosen is not None:
+            self.choose(chosen)
+        elif is_first:
+            self.choose({})
+        if self._chat is None:
+            self.push_screen(self._menu(), self._chosen)
+
+    def settings_changed(self) -> None:
+        """The chat goes on with other sampling from the next question on."""
+        if self._chat is not None:
+            self._chat.flow.sampling = self.settings.sampling()
+
+    def action_chats(self) -> None:
+        """Every chat that is kept, over the chat."""
+        from app.screens.chats import ChatsScreen
+
+        if not isinstance(self.screen, ChatsScreen):
+            open_chat_id = self._chat.flow.conversation.chat_id if self._chat is not None else None
+            self.push_screen(ChatsScreen(self._store, self._recorder, open_chat_id), self._open_chat)
+
+    async def _open_chat(self, chat_id: str | None) -> None:
+        """A chat was chosen in the list."""
+        if chat_id is not None and self._chat is not None:
+            await self._chat.open_chat(chat_id)
 
     def action_help(self) -> None:
         """Keys and words."""
@@ -171,13 +219,26 @@ class ChatApp(App[None]):
         if not isinstance(self.screen, ConfigurationScreen):
             self.push_screen(ConfigurationScreen(self._bridge))
 
-    def action_toggle_theme(self) -> None:
-        """Dark or light."""
-        self.theme = LIGHT if self.theme == DARK else DARK
+    def action_save_picture(self) -> None:
+        """The screen as an SVG file, and where it is."""
+        from app.picture import picture_folder, save_picture
+
+        try:
+            path = save_picture(self, picture_folder())
+        except OSError as error:
+            self.notify(visible(f"The picture could not be written: {error}"), severity="error", markup=False)
+        else:
+            self.notify(visible(f"Saved {path}"), timeout=8, markup=False)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """The menu of domains is opened from the chat only."""
-        return self.screen is self._chat if action == "choose_domain" and self.screen_stack else True
+        """The menu of domains is opened from the chat; what runs is not loaded again by a key."""
+        if action == "choose_domain":
+            return bool(self.screen_stack) and self.screen is self._chat
+        return self._bridge.is_down if action == "restart_engine" else True
+
+    def action_restart_engine(self) -> None:
+        """Have the model loaded again, by a new process if the old one is gone. Waiting questions are then asked."""
+        self._bridge.restart()
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """The palette: every action that can be taken now, the screen's own first."""
@@ -191,8 +252,14 @@ class ChatApp(App[None]):
     def _can_run(self, action: Action, owner: App[None] | Screen[object]) -> bool:
         """Whether `owner` has the action, and would take it now."""
         name, parameters = parse(action.call)[1:]
-        is_there = owner is self or action.scope == getattr(owner, "ACTION_SCOPE", "")
+        is_there = owner is self or action.scope in getattr(owner, "ACTION_SCOPE", "").split()
         return is_there and bool(owner.check_action(name, parameters))
+
+    @property
+    def _panel_s(self) -> float:
+        """How long the panels keep a state while something happens."""
+        rate = self.settings.value("screen.panel_rate")
+        return 1 / rate if isinstance(rate, int) else 0.25
 
     def _tell(self, text: str) -> None:
         """Something about keeping chats that the user must know."""

@@ -114,4 +114,4 @@ def _split(keys: str) -> list[str]:
 
 def _meet(first: str, second: str) -> bool:
     """Whether keys of two scopes are live at the same time."""
-    return first == second or "app" in (first, second) or {first, second} == {"chat", "prompt"}
+    return first == second or "app" in (first, second) or {first, second} in ({"chat", "prompt"}, {"chat", "turn"})

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 
-from app import options
 from app.chat_store import ChatStore
 from app.engine_bridge import EngineBridge
 from app.engine_launch import make_link
 from app.instance import InstanceLock
 from app.paths import AppPaths
+from app.settings import Settings
+from app.settings_schema import THEME_SYSTEM
+from app.terminal_background import has_light_background
 from engine.errors import ConfigError
 
 
@@ -18,16 +20,19 @@ def chat(arguments: argparse.Namespace) -> int:
     """Run the app until the user leaves it; returns the exit code. Raises ConfigError without a terminal."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise ConfigError("The chat needs a terminal.", 'Without one: moe-chat ask "your question"')
-    config, sampling = options.engine_config(arguments), options.sampling_config(arguments)
+    settings = Settings.of(arguments)
+    config, _ = settings.engine_config(), settings.sampling()
     paths = AppPaths.from_environment()
     lock = InstanceLock(paths.instance_lock)
     second = lock.acquire()
     bridge = EngineBridge(lambda: make_link(paths), config)
-    bridge.start()
+    bridge.start(loads=not settings.is_first_run)
     try:
+        is_light = settings.text("screen.theme") == THEME_SYSTEM and has_light_background()
         from app.chat_app import ChatApp
 
-        app = ChatApp(bridge, ChatStore(paths.chats_db), sampling, notices=(second,) if second else ())
+        notices = (second,) if second else ()
+        app = ChatApp(bridge, ChatStore(paths.chats_db), settings, notices, is_light_terminal=is_light)
         app.run()
         return app.return_code or 0
     finally:

@@ -92,11 +92,22 @@ class Settings:
             if checked[key] is not None and (other := _EXCLUSIVE.get(key)) and checked.get(other) is None:
                 checked[other] = None
         self.file.write({(_setting(key).table, _setting(key).name): value for key, value in checked.items()})
-        for key, value in checked.items():
+        self.hold(checked)
+
+    def hold(self, changes: Mapping[str, Value | None]) -> None:
+        """Take values for this run without saving them. Raises ConfigError."""
+        for key, value in changes.items():
             if value is None:
                 self._stored.pop(key, None)
             else:
-                self._stored[key] = value
+                self._stored[key] = _setting(key).checked(value)
+                self._stored.pop(_EXCLUSIVE.get(key, ""), None)
+
+    def overrule(self, keys: Iterable[str]) -> None:
+        """What the command line gives for these holds no longer: the user chose otherwise in the app."""
+        for key in keys:
+            self._given.pop(key, None)
+            self._given.pop(_EXCLUSIVE.get(key, ""), None)
 
     def change_keys(self, action_id: str, keys: str | None) -> None:
         """Give an action a key of the user's own, or None: its default. Raises OSError, changing nothing."""

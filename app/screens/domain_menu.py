@@ -68,8 +68,10 @@ class DomainMenu(Screen[Domain | None]):
         *(Binding(str(number), f"pick({number})", show=False) for number in range(1, 10)),
     ]
 
-    def __init__(self, bridge: EngineBridge, *, can_go_back: bool) -> None:
+    def __init__(self, bridge: EngineBridge, proposed: str, *, can_go_back: bool) -> None:
+        """`proposed` is the name of the domain that is highlighted first."""
         super().__init__()
+        self._proposed = proposed
         self._bridge = bridge
         self._book = bridge.profiles
         self._can_go_back = can_go_back
@@ -80,7 +82,7 @@ class DomainMenu(Screen[Domain | None]):
         with Vertical(id="menu"):
             yield Static(_masthead(), id="masthead")
             yield Static(_question(len(all_domains())), id="menu-question")
-            yield DomainList(self._book, "domains")
+            yield DomainList(self._book, self._proposed, "domains")
             yield Static(id="menu-detail", markup=False)
             yield ActivityLine("menu-activity")
         yield Footer(compact=True, show_command_palette=False)
@@ -103,7 +105,8 @@ class DomainMenu(Screen[Domain | None]):
             case "cancel_task":
                 return not is_asking and task is not None and task.is_build
             case "back":
-                return is_asking or self._can_go_back or (task is not None and task.is_build)
+                is_busy = self._bridge.is_loading or (task is not None and task.is_build)
+                return is_asking or self._can_go_back or is_busy
             case _:
                 return True
 
@@ -159,13 +162,15 @@ class DomainMenu(Screen[Domain | None]):
         self._show_all()
 
     def action_back(self) -> None:
-        """Take the question back; else stop building; else leave the menu without a choice."""
+        """Take the question back; else stop building; else leave the menu without a choice; else stop loading."""
         if self._asking is not None:
             self._ask(None)
         elif self._book.task is not None and self._book.task.is_build and not self._book.task.is_cancelling:
             self.action_cancel_task()
         elif self._can_go_back:
             self.dismiss(None)
+        elif self._bridge.stop_loading():
+            self._show_all()
 
     @property
     def _domain(self) -> Domain:
@@ -184,7 +189,9 @@ class DomainMenu(Screen[Domain | None]):
         colour = "$warning" if self._asking else "$quiet"
         self._update("#menu-detail", Content.styled(visible(self._detail()), colour))
         self._show_engine()
-        keys = (self._asking, self._book.task is None, self._book.is_known, self._book.names(), self._domain.name)
+        book, bridge = self._book, self._bridge
+        is_idle = (book.task is None, book.is_known, bridge.is_loading, bridge.is_down)
+        keys = (self._asking, *is_idle, book.names(), self._domain.name)
         if keys != self._shown_keys:  # the footer is composed anew: not on every beat
             self._shown_keys = keys
             self.refresh_bindings()

@@ -9,7 +9,7 @@ from app import figures, profile_words, progress_line
 from app.engine_bridge import EngineBridge, EngineState
 from app.profile_book import ProfileTask
 from app.sanitise import visible
-from engine.events import EngineReady, PrefillProgress
+from engine.events import EngineReady, Failed, PrefillProgress
 
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
@@ -29,17 +29,14 @@ class ActivityLine(Widget):
         """The engine's own state, when no answer is being written."""
         waiting = f"{num_waiting} message{'s' if num_waiting > 1 else ''} waiting  ·  " if num_waiting else ""
         if bridge.is_down and bridge.failure is not None:
-            self._set(
-                Content.assemble(
-                    ("✕ ", "$error"),
-                    (visible(bridge.failure.title), "bold $error"),
-                    ("  ·  f8 starts the engine again", "$quiet"),
-                )
-            )
+            self._set(_down(bridge.failure, is_dead=bridge.state is EngineState.DEAD))
         elif bridge.state is EngineState.READY:
             self._set(Content(""))
+        elif bridge.is_stopping_load:
+            self._working("stopping …")
         elif bridge.progress is not None:
-            self._working(waiting + progress_line.loading(bridge.progress))
+            stop = "  ·  esc stops" if bridge.is_loading else ""
+            self._working(waiting + progress_line.loading(bridge.progress, bridge.pace) + stop)
         else:
             self._working(waiting + "starting the engine …")
 
@@ -85,3 +82,9 @@ class ActivityLine(Widget):
 
 def _behind(num_waiting: int) -> str:
     return f"  ·  {num_waiting} more waiting" if num_waiting else ""
+
+
+def _down(failure: Failed, *, is_dead: bool) -> Content:
+    """Why nothing is answered, and what to press."""
+    advice = "f8 starts the engine again" if is_dead else "f8 loads the model again"
+    return Content.assemble(("✕ ", "$error"), (visible(failure.title), "bold $error"), (f"  ·  {advice}", "$quiet"))

@@ -20,15 +20,17 @@ _NAME_WIDTH, _PURPOSE_WIDTH = 16, 40
 class DomainList(OptionList):
     """The built-in domains, then those that are there by a profile of the user's own."""
 
-    def __init__(self, book: ProfileBook, widget_id: str) -> None:
+    def __init__(self, book: ProfileBook, proposed: str, widget_id: str) -> None:
         super().__init__(id=widget_id)
         self._book = book
+        self._proposed = proposed
         self._entries: list[Content] = []
         self.domains: tuple[Domain, ...] = ()
 
     def on_mount(self) -> None:
         self.show()
-        self.highlighted = 0
+        names = [domain.name for domain in self.domains]
+        self.highlighted = names.index(self._proposed) if self._proposed in names else 0
 
     def on_resize(self, event: events.Resize) -> None:
         self.show()

@@ -16,8 +16,8 @@ from app.chat_store import ChatStore
 from app.engine_bridge import EngineBridge
 from app.screens.chat import ChatScreen
 from app.widgets.prompt import Prompt
-from engine.config import EngineConfig, SamplingConfig
 from tests.functional.app.fake_engine import FakeEngine, ObedientEngine
+from tests.functional.app.own_settings import settings_in
 
 _PATIENCE_S = 10.0
 
@@ -25,13 +25,15 @@ _PATIENCE_S = 10.0
 class Stage:
     """An app under test, its engines, and its store."""
 
-    def __init__(self, folder: Path, engine_type: type[FakeEngine]) -> None:
+    def __init__(self, folder: Path, engine_type: type[FakeEngine], settings: str | None = "") -> None:
+        """`settings` is the text of the settings file; None: there is none, it is the first run."""
         self.engines: list[FakeEngine] = []
         self.db_path = folder / "chats.db"
         self._engine_type = engine_type
-        self.bridge = EngineBridge(self._make_engine, EngineConfig())
-        self.bridge.start()
-        self.app = ChatApp(self.bridge, ChatStore(self.db_path), SamplingConfig())
+        self.settings = settings_in(folder, settings)
+        self.bridge = EngineBridge(self._make_engine, self.settings.engine_config())
+        self.bridge.start(loads=not self.settings.is_first_run)
+        self.app = ChatApp(self.bridge, ChatStore(self.db_path), self.settings)
         self.pilot: Pilot[Any]
 
     @property
@@ -99,12 +101,22 @@ def engine_type() -> type[FakeEngine]:
 
 
 @pytest.fixture
+def saved_settings() -> str | None:
+    """The text of the settings file; None: it is the first run."""
+    return ""
+
+
+@pytest.fixture
 async def stage(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int], engine_type: type[FakeEngine]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    size: tuple[int, int],
+    engine_type: type[FakeEngine],
+    saved_settings: str | None,
 ) -> AsyncIterator[Stage]:
     """The app in its menu of domains."""
     monkeypatch.setenv("MOE_CHAT_HOME", str(tmp_path))
-    staged = Stage(tmp_path, engine_type)
+    staged = Stage(tmp_path, engine_type, saved_settings)
     async with staged.app.run_test(size=size, notifications=True) as pilot:
         staged.pilot = pilot
         yield staged

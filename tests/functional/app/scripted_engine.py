@@ -15,7 +15,7 @@ from app.chat_app import ChatApp
 from app.chat_store import ChatStore
 from app.engine_bridge import EngineBridge
 from engine.api import BuildProfile, Cancel, Command, DeleteProfile, Load, SetDomain, SetMode, Submit
-from engine.config import EXACT, EngineConfig, SamplingConfig
+from engine.config import EXACT
 from engine.events import (
     CANCELLED,
     LABEL_APPROX,
@@ -34,6 +34,7 @@ from engine.events import (
     TurnEnded,
 )
 from tests.functional.app.fake_engine import MIB, READY, FakeEngine, counters, snapshot, stats
+from tests.functional.app.own_settings import settings_in
 
 ANSWER = """The capital of France is **Paris**, on the river Seine.
 
@@ -163,9 +164,11 @@ class ScriptedEngine(FakeEngine):
 def main() -> None:
     """Open the app on a scripted engine; the arguments may give layers and experts."""
     shape = (int(sys.argv[1]), int(sys.argv[2])) if len(sys.argv) > 2 else (30, 16)
-    bridge = EngineBridge(lambda: ScriptedEngine(shape=shape), EngineConfig())
+    folder = Path(mkdtemp())
+    settings = settings_in(folder)
+    bridge = EngineBridge(lambda: ScriptedEngine(shape=shape), settings.engine_config())
     bridge.start()
-    ChatApp(bridge, ChatStore(Path(mkdtemp()) / "chats.db"), SamplingConfig()).run()
+    ChatApp(bridge, ChatStore(folder / "chats.db"), settings).run()
 
 
 if __name__ == "__main__":

@@ -17,9 +17,10 @@ import pytest
 from app.chat_records import FAILED
 from app.chat_store import ChatStore
 from app.widgets.prompt import Prompt
+from engine.api import Cancel, Load
 from engine.events import Failed, LoadProgress, PrefillProgress
 from tests.functional.app.conftest import Stage
-from tests.functional.app.fake_engine import FakeEngine, ObedientEngine
+from tests.functional.app.fake_engine import MIB, FakeEngine, ObedientEngine
 
 
 async def test_the_answers_error_is_shown_with_what_to_do(stage: Stage) -> None:
@@ -123,8 +124,29 @@ class TestSlowEngine:
         await stage.open_chat()
         stage.engine.tell(Failed(None, "No such model", "There is no folder x.", "Check the name.", is_fatal=False))
         await stage.see("No such model: There is no folder x. Check the name.")
+        await stage.see("f8 loads the model again")
         await stage.pilot.press("f8")
-        await stage.until(lambda: len(stage.engines) == 2)
+        await stage.until(lambda: [type(command) for command in stage.engine.sent] == [Load, Load])
+        assert len(stage.engines) == 1, "the process lives: it need not import torch again"
+        stage.engine.become_ready()
+        await stage.see("it is often wrong")
+
+    @pytest.mark.parametrize("is_in_menu", [True, False])
+    async def test_loading_can_be_stopped_and_taken_up_again(self, stage: Stage, is_in_menu: bool) -> None:
+        if not is_in_menu:
+            await stage.open_chat()
+        stage.engine.tell(LoadProgress("reading weights", 12 * MIB, 139 * MIB))
+        await stage.see("12.0 MiB of 139 MiB  ·  esc stops")
+        await stage.pilot.press("escape")
+        await stage.until(lambda: stage.engine.sent[-1] == Cancel())
+        await stage.see("stopping …")
+        stage.engine.tell(Failed(None, "Stopped", "It was stopped.", "", is_fatal=False))
+        await stage.see("Stopped  ·  f8 loads the model again")
+        await stage.pilot.press("f8")
+        await stage.until(lambda: isinstance(stage.engine.sent[-1], Load))
+        stage.engine.become_ready()
+        await stage.until(lambda: stage.bridge.is_ready)
+        await stage.until(lambda: "loads the model again" not in stage.shown())
 
 
 async def test_an_unexpected_error_leaves_a_sentence_and_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,9 +38,9 @@ def test_bindings_carry_the_ids_that_the_key_map_names() -> None:
 
 
 def test_a_key_of_the_users_own_replaces_the_default() -> None:
-    key_map = KeyMap({"chat.mode": "F6, alt+m"})
+    key_map = KeyMap({"chat.mode": "F12, alt+m"})
     assert key_map.problems == []
-    assert keys_of(key_map, "chat.mode") == ("f6", "alt+m")
+    assert keys_of(key_map, "chat.mode") == ("f12", "alt+m")
     assert keys_of(key_map, "chat.panels") == ("f4",)
 
 
@@ -53,8 +53,8 @@ def test_two_actions_can_swap_their_keys() -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ({"chat.mod": "f6"}, "did you mean chat.mode?"),
-        ({"prompt.send": "f6"}, "cannot be changed"),
+        ({"chat.mod": "f12"}, "did you mean chat.mode?"),
+        ({"prompt.send": "f12"}, "cannot be changed"),
         ({"chat.mode": "ctrl+nosuch"}, "does not exist"),
         ({"chat.mode": ""}, "no key"),
         ({"chat.mode": "m"}, "needed to type"),
@@ -72,9 +72,9 @@ def test_what_cannot_be_followed_is_said_and_the_default_stays(line: dict[str, s
 
 
 def test_of_two_wishes_for_one_key_the_first_is_granted() -> None:
-    key_map = KeyMap({"chat.mode": "f9", "chat.panels": "f9"})
+    key_map = KeyMap({"chat.mode": "f12", "chat.panels": "f12"})
     assert len(key_map.problems) == 1
-    assert (keys_of(key_map, "chat.mode"), keys_of(key_map, "chat.panels")) == (("f9",), ("f4",))
+    assert (keys_of(key_map, "chat.mode"), keys_of(key_map, "chat.panels")) == (("f12",), ("f4",))
 
 
 def test_the_same_key_may_mean_something_else_elsewhere() -> None:
