@@ -17,7 +17,7 @@ EXACT, APPROX = "exact", "approx"
 """The two modes. APPROX lets a resident expert stand in for a low-score miss in decode."""
 
 EVICTION_POLICIES = ("history", "lru", "lfu")
-PREFETCHERS = ("router-ahead", "router-ahead-floor", "router-ahead-gain", "layers-ahead-gain", "none")
+PREFETCHERS = ("router-ahead", "layers-ahead", "router-ahead-floor", "router-ahead-gain", "layers-ahead-gain", "none")
 
 AUTO, FULL_LAYER, RING = "auto", "full-layer", "ring"
 PREFILL_PATHS = (AUTO, FULL_LAYER, RING)

@@ -1,8 +1,10 @@
-"""Looking one layer ahead: the real router of the next MoE layer, run on this layer's hidden state.
+"""Looking ahead: the real router of a later MoE layer, run on this layer's hidden state.
 
 Where a router gets its input is discovered on a warm-up forward: the norm whose output *is* the router's input. The
 prediction at layer l is `router[l+1](norm[l+1](x))`, x being what layer l's own feeding norm got: the residual after
-attention. Source: MoE-CORE, "Mechanism" (the original router of layer l+1 evaluated on layer l's hidden state).
+attention. Source: MoE-CORE, "Mechanism" (the original router of layer l+1 evaluated on layer l's hidden state). What
+it is off by on average is learned and taken off (`ScoreShift`). `moe-chat bench prediction` measures the other hidden
+states one could ask.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import torch
 from torch import nn
 
 from engine.router_ranking import RouterRanking, find_ranking, short_norm
+from engine.score_shift import ScoreShift
 
 
 @dataclass(slots=True)
@@ -91,8 +94,32 @@ class FeedProbe:
         return any(value is own for own in (*self._model.parameters(), *self._model.buffers()))
 
 
+@dataclass(slots=True)
+class Predictor:
+    """What the router of one layer would choose for a hidden state, a token [..., hidden], of an earlier layer."""
+
+    normed: Callable[[torch.Tensor], torch.Tensor]
+    ranking: RouterRanking | None
+    """The short form of the router's choice; None: the router itself is asked."""
+    ask: Callable[[torch.Tensor], Any]
+    """The router: normed hidden -> (logits, weights, indices)."""
+
+    def scores(self, hidden: torch.Tensor) -> torch.Tensor:
+        """float32 [1, experts]; only with a ranking."""
+        assert self.ranking is not None, "scores need the short form"
+        return self.ranking.scores(self.normed(hidden).view(1, -1))
+
+    def choose(self, hidden: torch.Tensor, shift: ScoreShift | None = None) -> list[int]:
+        """The experts, most certain first."""
+        if self.ranking is None:
+            return _by_weight(*self.ask(self.normed(hidden))[1:])
+        scores = self.scores(hidden)
+        experts: list[int] = self.ranking.best(scores if shift is None else shift.apply(scores))
+        return experts
+
+
 class Lookahead:
-    """Predicts the experts of the next MoE layer from the hidden state at this one.
+    """Predicts the experts of later MoE layers from the hidden state at this one.
 
     Hooks stay on the feeding points for the model's life: they keep references, they compute nothing.
     """
@@ -100,9 +127,9 @@ class Lookahead:
     def __init__(self, feeds: Sequence[RouterFeed | None]) -> None:
         self._feeds = feeds
         self._inputs: list[torch.Tensor | None] = [None] * len(feeds)
-        self._predictors: list[Callable[[torch.Tensor], list[int]] | None] = [None] * len(feeds)
-        self.rankings: list[RouterRanking | None] = [None] * len(feeds)
-        """Per layer, the short form of its router's choice; None where there is none."""
+        self._predictors: list[Predictor | None] = [None] * len(feeds)
+        self._shifts: list[dict[int, ScoreShift]] = [{} for _ in feeds]
+        """Per layer predicted, by the layer it was predicted from."""
         for layer, feed in enumerate(feeds):
             if feed is not None:
                 (feed.norm or feed.router).register_forward_pre_hook(self._keeper(layer))
@@ -123,11 +150,16 @@ class Lookahead:
             if feed is None or hidden is None:
                 continue
             try:
-                predictor, ranking = _predictor(feed, hidden)
-                predictor(hidden)
+                predictor = _predictor(feed, hidden)
+                predictor.choose(hidden)
             except Exception:  # noqa: BLE001 - whatever a router raises when it is called out of its block
                 continue
-            self._predictors[layer], self.rankings[layer] = predictor, ranking
+            self._predictors[layer] = predictor
+
+    @property
+    def rankings(self) -> list[RouterRanking | None]:
+        """Per layer, the short form of its router's choice; None where there is none."""
+        return [None if predictor is None else predictor.ranking for predictor in self._predictors]
 
     def can_predict(self, layer: int, ahead: int) -> bool:
         """Whether `predict(layer, ahead)` can say something."""
@@ -139,13 +171,28 @@ class Lookahead:
         Call during the layer's step only; empty where nothing can be said.
         """
         predictor, hidden = self._predictors[ahead], self._inputs[layer]
-        return predictor(hidden) if predictor is not None and hidden is not None else []
+        if predictor is None or hidden is None:
+            return []
+        return predictor.choose(hidden, self._shift(layer, ahead, predictor.ranking))
+
+    def _shift(self, layer: int, ahead: int, ranking: RouterRanking | None) -> ScoreShift | None:
+        shift = self._shifts[ahead].get(layer)
+        if shift is None and ranking is not None:
+            shift = self._shifts[ahead][layer] = ScoreShift(ranking.weight.shape[0], ranking.top_k)
+        return shift
+
+    def learn(self, layer: int) -> None:
+        """The layer's own hidden state is there: what was predicted for it is compared with it."""
+        due = [shift for shift in self._shifts[layer].values() if shift.is_due]
+        predictor, hidden = self._predictors[layer], self._inputs[layer]
+        if due and predictor is not None and hidden is not None:
+            scores = predictor.scores(hidden)
+            for shift in due:
+                shift.learn(scores)
 
 
-def _predictor(
-    feed: RouterFeed, sample: torch.Tensor
-) -> tuple[Callable[[torch.Tensor], list[int]], RouterRanking | None]:
-    """`ranking(norm(hidden))` for one token, by the short form (given too) where it agrees with the router."""
+def _predictor(feed: RouterFeed, sample: torch.Tensor) -> Predictor:
+    """`ranking(norm(hidden))` for one token, by the short form where it agrees with the router."""
     normed = short_norm(feed.norm, sample) if feed.norm is not None else _unchanged
     hidden_dim, is_flat = sample.shape[-1], feed.input_dim == 2
     router = feed.router.forward
@@ -156,10 +203,7 @@ def _predictor(
 
     extra = (*feed.extra_args, *feed.extra_kwargs.values())
     ranking = find_ranking(feed.router, extra, ask, normed(sample).view(-1, hidden_dim))
-    if ranking is not None:
-        rank = ranking.rank
-        return (lambda hidden: rank(normed(hidden).view(1, hidden_dim))), ranking
-    return (lambda hidden: _by_weight(*ask(normed(hidden))[1:])), None
+    return Predictor(normed, ranking, ask)
 
 
 def _unchanged(hidden: torch.Tensor) -> torch.Tensor:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
 
 from engine.lookahead import Lookahead
 from offload.cache import ExpertCache, Lease
 from offload.geometry import Geometry
 from offload.link import Link
-from offload.prefetch import Forecast, LayersAheadPrefetcher, Prefetcher
+from offload.prefetch import Forecast, Prefetcher
 from offload.prefetch.overlap_window import OverlapWindow, Window
 
 _LAUNCH_OVERHEAD_S = 50e-6
@@ -32,14 +32,14 @@ class Prefetching:
         self._cache, self._link, self._lookahead, self._prefetcher = cache, link, lookahead, prefetcher
         self._window = OverlapWindow(geometry, _LAUNCH_OVERHEAD_S)
         self._expert_bytes = [layer.expert_bytes for layer in geometry.layers]
-        self._num_ahead = prefetcher.num_layers_ahead if isinstance(prefetcher, LayersAheadPrefetcher) else 1
+        self._num_ahead = prefetcher.num_layers_ahead
         slots = cache.slots_per_layer
         can_be_absent = [slots[i] < layer.num_experts or always_predict for i, layer in enumerate(geometry.layers)]
         self._targets = [
             [
                 ahead
                 for ahead in range(layer + 1, min(layer + 1 + self._num_ahead, geometry.num_layers))
-                if prefetcher.needs_prediction and can_be_absent[ahead] and lookahead.can_predict(layer, ahead)
+                if can_be_absent[ahead] and lookahead.can_predict(layer, ahead)
             ]
             for layer in range(geometry.num_layers)
         ]
@@ -58,23 +58,29 @@ class Prefetching:
         """The layer's routing is known and its misses are queued: predict, plan, submit."""
         self._prefetcher.observe(layer, experts)
         targets = self._targets[layer]
+        if self._num_ahead:
+            self._lookahead.learn(layer)
         if self._prefetcher.needs_window:
             self._open(layer)
         if not targets:
             return
-        forecasts = [Forecast(ahead, self._predict(layer, ahead), self._absent_in(ahead)) for ahead in targets]
+        self.predictions.pop(layer + 1, None)
+        predictions: dict[int, list[int]] = {}
         window = self._window_at(layer, leases) if self._prefetcher.needs_window else None
-        if self._num_ahead > 1 and isinstance(self._prefetcher, LayersAheadPrefetcher):
-            wanted = self._prefetcher.plan_ahead(forecasts, window)
-        else:
-            first = forecasts[0]
-            planned = self._prefetcher.plan(first.predicted, first.is_absent, window, first.layer)
-            wanted = [(first.layer, expert) for expert in planned]
+        wanted = self._prefetcher.plan(self._forecasts(layer, targets, predictions), window)
         self._last_depth = len(wanted)
-        for ahead in targets:
+        for ahead, predicted in predictions.items():
             chosen = [expert for where, expert in wanted if where == ahead]
             if chosen:
-                self._cache.prefetch(ahead, chosen)
+                self._cache.prefetch(ahead, chosen, predicted)
+
+    def _forecasts(self, layer: int, targets: Sequence[int], made: dict[int, list[int]]) -> Iterator[Forecast]:
+        """Of the layers ahead, each when it is asked for; `made` is filled with their predictions."""
+        for ahead in targets:
+            predicted = made[ahead] = self._lookahead.predict(layer, ahead)
+            if ahead == layer + 1:
+                self.predictions[ahead] = predicted
+            yield Forecast(ahead, predicted, self._absent_in(ahead))
 
     def layer_ended(self, layer: int, waited_s: float) -> None:
         """The layer's experts are computed; `waited_s` of the time since `look_ahead` was spent on the link."""
@@ -83,12 +89,6 @@ class Prefetching:
         now = perf_counter()
         self._window.observe_compute(layer, now - self._opened_s - waited_s)
         self._ended_s, self._last_layer = now, layer
-
-    def _predict(self, layer: int, ahead: int) -> list[int]:
-        predicted = self._lookahead.predict(layer, ahead)
-        if ahead == layer + 1:
-            self.predictions[ahead] = predicted
-        return predicted
 
     def _absent_in(self, layer: int) -> Callable[[int], bool]:
         return lambda expert: self._cache.is_absent(layer, expert)

@@ -58,9 +58,9 @@ class RouterRanking(NamedTuple):
         scores = self.score(F.linear(hidden.float(), self.weight, self.weight_bias))
         return scores if self.bias is None else scores + self.bias
 
-    def rank(self, hidden: torch.Tensor) -> list[int]:
-        """The chosen experts for one token, `hidden` [1, hidden], best first."""
-        experts: list[int] = self.scores(hidden).topk(self.top_k)[1][0].tolist()
+    def best(self, scores: torch.Tensor) -> list[int]:
+        """The experts of one token's scores [1, experts] that are chosen, best first."""
+        experts: list[int] = scores.topk(self.top_k)[1][0].tolist()
         return experts
 
 

@@ -105,19 +105,20 @@ class ExpertCache:
                 if arrival.copy.priority != PREFETCH:
                     self._shelves.cancel(arrival)
 
-    def prefetch(self, layer: int, experts: Sequence[int]) -> int:
+    def prefetch(self, layer: int, experts: Sequence[int], expected: Sequence[int] = ()) -> int:
         """Submit the absent ones of `experts` at prefetch priority, in order, and return how many were submitted.
 
-        Evicts neither what is locked or in flight nor any of `experts`; stops when no slot can be had.
+        Evicts neither what is locked or in flight nor any of `experts` or of those `expected` to be asked for next;
+        stops when no slot can be had.
         """
         book = self._layers[layer]
         if book.group.arrivals:
             self._shelves.settle(book.group)
-        submitted = 0
+        submitted, protected = 0, (*experts, *expected)
         for expert in experts:
             if book.slot_of[expert] >= 0 or expert in book.arrivals:
                 continue
-            slot = self._room.find_slot(book, None, experts)
+            slot = self._room.find_slot(book, None, protected)
             if slot is None:
                 break
             self._shelves.submit(book, expert, slot, PREFETCH)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 
 from offload.prefetch import Forecast
 from offload.prefetch.expected_gain import GainModel
@@ -17,7 +17,6 @@ class LayersAheadGainPrefetcher:
     followed until a copy does not pay; then the next layer's is looked at, which has more time and is less certain.
     """
 
-    needs_prediction = True
     needs_window = True
 
     def __init__(self, depth: int, model: GainModel | None = None, num_layers_ahead: int = 2) -> None:
@@ -29,17 +28,11 @@ class LayersAheadGainPrefetcher:
         self.hit_rates = RankHitRates(num_layers_ahead)
         self._model = model or GainModel()
 
-    def plan(
-        self, predicted: Sequence[int], is_absent: Callable[[int], bool], window: Window | None = None, layer: int = 0
-    ) -> list[int]:
+    def plan(self, forecasts: Iterable[Forecast], window: Window | None = None) -> list[tuple[int, int]]:
         """See Prefetcher."""
-        return [expert for _, expert in self.plan_ahead([Forecast(layer, predicted, is_absent)], window)]
-
-    def plan_ahead(self, forecasts: Sequence[Forecast], window: Window | None) -> list[tuple[int, int]]:
-        """See LayersAheadPrefetcher."""
         planned: list[tuple[int, int]] = []
         start_s = 0.0 if window is None else window.demand_queued_s + window.prefetch_queued_s
-        for distance, (layer, predicted, is_absent) in enumerate(forecasts[: self.num_layers_ahead], start=1):
+        for distance, (layer, predicted, is_absent) in zip(range(1, self.num_layers_ahead + 1), forecasts, strict=False):
             absent = [(rank, expert) for rank, expert in enumerate(predicted) if is_absent(expert)]
             self.hit_rates.expect(layer, distance, absent)
             if window is None:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 
+from offload.prefetch import Forecast
 from offload.prefetch.overlap_window import Window
 
 
 class NoPrefetcher:
     """Fetches nothing ahead."""
 
-    needs_prediction = False
+    num_layers_ahead = 0
     needs_window = False
 
     def __init__(self, depth: int = 0) -> None:
         """`depth` is taken for the sake of the registry, and ignored."""
 
-    def plan(
-        self, predicted: Sequence[int], is_absent: Callable[[int], bool], window: Window | None = None, layer: int = 0
-    ) -> list[int]:
+    def plan(self, forecasts: Iterable[Forecast], window: Window | None = None) -> list[tuple[int, int]]:
         """See Prefetcher."""
         return []
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 
+from offload.prefetch import Forecast
 from offload.prefetch.overlap_window import Window
 
 
@@ -16,29 +17,27 @@ class RouterAheadPrefetcher:
 
     needs_window = False
 
-    def __init__(self, depth: int) -> None:
+    def __init__(self, depth: int, num_layers_ahead: int = 1) -> None:
         """Raises ValueError for a negative depth."""
         if depth < 0:
             raise ValueError(f"prefetch depth is {depth}")
         self.depth = depth
-        self.needs_prediction = depth > 0
+        self.num_layers_ahead = num_layers_ahead if depth else 0
 
-    def plan(
-        self, predicted: Sequence[int], is_absent: Callable[[int], bool], window: Window | None = None, layer: int = 0
-    ) -> list[int]:
+    def plan(self, forecasts: Iterable[Forecast], window: Window | None = None) -> list[tuple[int, int]]:
         """See Prefetcher."""
-        return best_absent(predicted, is_absent, self.depth)
+        return best_absent(forecasts, self.depth)
 
     def observe(self, layer: int, experts: Sequence[int]) -> None:
         """See Prefetcher."""
 
 
-def best_absent(predicted: Sequence[int], is_absent: Callable[[int], bool], depth: int) -> list[int]:
-    """The first `depth` absent experts of a ranking."""
-    planned: list[int] = []
-    for expert in predicted:
-        if len(planned) >= depth:
-            break
-        if is_absent(expert):
-            planned.append(expert)
-    return planned
+def best_absent(forecasts: Iterable[Forecast], depth: int) -> list[tuple[int, int]]:
+    """The first `depth` absent experts of the forecasts, nearest layer first; (layer, expert) each."""
+    planned: list[tuple[int, int]] = []
+    if depth:
+        for layer, predicted, is_absent in forecasts:
+            planned += [(layer, expert) for expert in predicted if is_absent(expert)]
+            if len(planned) >= depth:
+                break
+    return planned[:depth]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 
+from offload.prefetch import Forecast
 from offload.prefetch.overlap_window import Window
 from offload.prefetch.router_ahead import best_absent
 
@@ -14,7 +15,7 @@ class RouterAheadFloorPrefetcher:
     After "MoE-CORE: Coordinated Expert Offload", section "Mechanism".
     """
 
-    needs_prediction = True
+    num_layers_ahead = 1
     needs_window = True
 
     def __init__(self, depth: int) -> None:
@@ -23,11 +24,9 @@ class RouterAheadFloorPrefetcher:
             raise ValueError(f"prefetch depth is {depth}")
         self.depth = depth
 
-    def plan(
-        self, predicted: Sequence[int], is_absent: Callable[[int], bool], window: Window | None = None, layer: int = 0
-    ) -> list[int]:
+    def plan(self, forecasts: Iterable[Forecast], window: Window | None = None) -> list[tuple[int, int]]:
         """See Prefetcher."""
-        return best_absent(predicted, is_absent, self.depth if window is None else window.depth_floor())
+        return best_absent(forecasts, self.depth if window is None else window.depth_floor())
 
     def observe(self, layer: int, experts: Sequence[int]) -> None:
         """See Prefetcher."""

@@ -12,6 +12,7 @@ import torch
 
 from engine.lookahead import Lookahead
 from engine.offloaded_model import OffloadedModel
+from engine.score_shift import ScoreShift
 from tests.architectures.tiny import SUPPORTED, TOP_K
 from tests.unit.engine.conftest import TinyFolder
 from tests.unit.engine.tiny_bench import TinyBench, config_of, words
@@ -56,7 +57,9 @@ def test_the_prediction_is_the_next_router_on_this_state(tiny_folder: TinyFolder
             for ahead in following:
                 hidden = lookahead._inputs[ahead - 1]
                 assert hidden is not None
-                predicted = lookahead.predict(ahead - 1, ahead)
+                predictor = lookahead._predictors[ahead]
+                assert predictor is not None
+                predicted = predictor.choose(hidden)
                 assert len(predicted) == TOP_K
                 assert set(predicted) == routers_choice(lookahead, ahead, hidden)
 
@@ -81,7 +84,7 @@ def test_the_short_form_agrees_with_the_router_on_fresh_inputs(tiny_folder: Tiny
             agreed = 0
             for _ in range(100):
                 hidden = (torch.randn(sample.shape, generator=generator) * scale).to(sample.dtype)
-                agreed += set(predictor(hidden)) == routers_choice(lookahead, layer, hidden)
+                agreed += set(predictor.choose(hidden)) == routers_choice(lookahead, layer, hidden)
             assert agreed >= 99, (layer, agreed)  # a tie in rounding may fall either way
 
 
@@ -104,3 +107,37 @@ def test_nothing_is_prefetched_where_all_is_resident(tiny_folder: TinyFolder) ->
     with TinyBench(tiny_folder("qwen3_moe"), residency=1.0) as bench:
         bench.ask(words(1, 5), max_new_tok=20)
         assert bench.engine.cache.total_counters().prefetch_issued == 0
+
+
+def test_a_constant_error_of_the_prediction_is_learned_and_taken_off() -> None:
+    shift, generator = ScoreShift(8, 2), torch.Generator().manual_seed(5)
+    error = torch.tensor([[3.0, -2.0, 0.0, 0.0, 1.0, -1.0, 2.5, 0.0]])
+    found = 0
+    for _ in range(200):
+        truth = torch.randn(1, 8, generator=generator)
+        predicted = shift.apply(truth - error)
+        found += set(predicted.topk(2)[1][0].tolist()) == set(truth.topk(2)[1][0].tolist())
+        if shift.is_due:
+            shift.learn(truth)
+    assert shift.is_used
+    assert found >= 180
+
+
+def test_a_shift_that_finds_less_is_not_used() -> None:
+    shift = ScoreShift(4, 1)
+    for step in range(64):
+        big = torch.full((1, 4), 0.0)
+        big[0, step % 2] = 1.0  # the prediction is right; the error swings, and is largest where it does harm
+        shift.apply(big)
+        if shift.is_due:
+            shift.learn(big * 3 + torch.tensor([[0.0, 0.0, 1.9, 0.0]]))
+    assert not shift.is_used
+    assert torch.equal(shift.apply(big), big)
+
+
+def test_what_is_predicted_two_layers_ahead_is_learned_apart(tiny_folder: TinyFolder) -> None:
+    with TinyBench(tiny_folder("qwen3_moe"), prefetch="layers-ahead", prefetch_depth=2) as bench:
+        bench.ask(words(3, 5), max_new_tok=20)
+        shifts = lookahead_of(bench.engine)._shifts
+        assert [sorted(layers) for layers in shifts[:3]] == [[], [0], [0, 1]]
+        assert bench.engine.cache.total_counters().prefetch_issued > 0
