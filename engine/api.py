@@ -24,7 +24,7 @@ class Message:
     role: str
     content: str
     thinking: str = ""
-    """What the assistant thought before it answered; sent only where the chat template uses it."""
+    """What the assistant thought before it answered; the chat template decides whether the model sees it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +44,14 @@ class Submit:
     thinking: str | None = None
     """One of `EngineReady.thinking_choices`; None: the template's own default."""
     continues: bool = False
-    """The last message is the assistant's partial answer: go on writing it, without a break."""
+    """The last message is the assistant's partial answer: go on writing it, without a break. The events tell what is
+    added alone. An answer of no text and some thinking goes on as thinking. Directly after the answer that it
+    continues, the model goes on from the very tokens it wrote, as if it had not stopped."""
     trims_oldest: bool = False
     """Where the conversation does not fit: leave out the oldest turns, never the system message or the last question,
-    until the prompt and a reserve for the answer do. What was left out is said in the events."""
+    until the prompt and a reserve for the answer do (an eighth of the context, at least 32 tokens, at most those asked
+    for). How many messages were left out is said in the events. Without it, or where even the last question does not
+    fit: Failed, kind "context_full"."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,16 @@ def num_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def total_bytes() -> int:
+    """Memory this machine has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def group_limit_bytes() -> int | None:
+    """What the memory groups this process is in allow at most; None: they set no limit."""
+    return min(_group_limits(), default=None)
+
+
 def _status(name: str) -> int | None:
     try:
         for line in Path("/proc/self/status").read_text().splitlines():

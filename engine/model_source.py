@@ -27,13 +27,19 @@ def resolve_model(name: str, progress: Progress, is_cancelled: IsCancelled = nev
     """
     if name == DEMO_MODEL:
         return ensure_demo_apart(progress, is_cancelled)
+    return local_folder(name) or download_model(name, progress, is_cancelled)
+
+
+def local_folder(name: str) -> Path | None:
+    """The folder of a model that is on this machine; None: a hub id that would have to be downloaded, or the rest of
+    it. Raises as `resolve_model` does where `name` is neither."""
     path = Path(os.path.expanduser(name))
     if os.path.exists(path):
         check_folder(path)
         return path.resolve()
     if not _HUB_ID.fullmatch(name) or path.suffix in (".gguf", ".safetensors"):
         raise _no_such_model(name)
-    return cached_snapshot(name) or download_model(name, progress, is_cancelled)
+    return cached_snapshot(name)
 
 
 def check_folder(path: Path) -> None:

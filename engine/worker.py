@@ -17,6 +17,7 @@ from engine.api import (
     Close,
     Command,
     DeleteProfile,
+    Diagnose,
     Load,
     Plan,
     SetDomain,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from engine.session import Session
     from engine.task_outcome import OnTaskProgress, TaskOutcome
 
-_Task = Verify | BenchOverhead | BenchPolicies | BuildProfile | ShowProfile | DeleteProfile | Plan
+_Task = Verify | BenchOverhead | BenchPolicies | BuildProfile | ShowProfile | DeleteProfile | Plan | Diagnose
 
 
 class Worker:
@@ -131,6 +132,10 @@ class Worker:
         def progress(stage: str, done: int, total: int) -> None:
             self._outbox.put(TaskProgress(command.request_id, stage, done, total))
 
+        if isinstance(command, Diagnose):
+            from engine.diagnosis import diagnose
+
+            return diagnose(command.config, progress, self._inbox.is_cancelled)
         if isinstance(command, Plan):
             from engine.model_source import resolve_model
             from engine.planning import plan_only

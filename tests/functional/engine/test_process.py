@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from engine import client
-from engine.api import Cancel, Load, SetMode
+from engine.api import Cancel, Diagnose, Load, SetMode
 from engine.config import APPROX, EXACT
 from engine.errors import EngineDiedError
 from engine.events import (
@@ -27,6 +27,8 @@ from engine.events import (
     LoadProgress,
     ModeChanged,
     PrefillProgress,
+    TaskEnded,
+    TaskProgress,
     TextDelta,
     TurnEnded,
 )
@@ -207,6 +209,8 @@ def test_an_error_of_a_request_is_told_and_the_next_one_answered(shared_engine: 
     shared_engine.submit(number, LONG_QUESTION + " " + LONG_QUESTION)
     failed = shared_engine.until(Failed)
     assert (failed.request_id, failed.title, failed.is_fatal) == (number, "The context is full", False)
+    assert failed.kind == "context_full"
+    assert failed.prompt_tok >= failed.context_tok > 0
     assert failed.hint
     assert shared_engine.ask(next(_NUMBERS), QUESTION, max_new_tok=2).reason == LENGTH
 
@@ -304,3 +308,15 @@ def check_that_the_memory_comes_back(engine: RunningEngine, small: Path, big: Pa
 def test_the_client_is_light() -> None:
     code = "import sys, engine.client; assert not {'torch', 'transformers', 'textual'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path.cwd())
+
+
+def test_a_diagnosis_needs_no_loaded_model(new_engine: NewEngine, tiny: Path) -> None:
+    engine = new_engine()
+    engine.client.send(Diagnose(3, config_of(tiny)))
+    progress = engine.until(TaskProgress)
+    assert progress.stage.startswith("checking: ")
+    ended = engine.until(TaskEnded)
+    assert ended.is_ok
+    checks = ended.report["checks"]
+    assert isinstance(checks, list)
+    assert {check["verdict"] for check in checks} <= {"ok", "warn"}
