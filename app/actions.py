@@ -76,6 +76,7 @@ ACTIONS: tuple[Action, ...] = (
     Action(
         "chat.page_down", "pagedown", "Page down", "scroll the transcript down", "Chat", "page(1)", in_palette=False
     ),
+    Action("chat.top", "ctrl+home", "To the beginning", "of the transcript", "Chat", "to_top"),
     Action("chat.bottom", "end", "Follow the answer", "to the end of the transcript", "Chat", "to_bottom"),
     # The answer
     Action(

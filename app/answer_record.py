@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
-from typing import Any
+from typing import Any, TypeVar
 
 from app import figures
 from engine.config import format_bytes
 from engine.events import CANCELLED, CONTEXT_FULL, LABEL_APPROX, LENGTH, Counters, TurnStats
+
+_Told = TypeVar("_Told")
 
 _REASONS = {CANCELLED: "stopped", LENGTH: "cut at the token limit", CONTEXT_FULL: "cut: the context is full"}
 
@@ -22,15 +24,24 @@ def as_json(
 
 def kept_summary(kept: Mapping[str, Any] | None) -> str:
     """The line below an answer that was kept; empty where there is no record of it, or one of a shape unknown here."""
+    return _told(summary, kept) or ""
+
+
+def kept_lines(kept: Mapping[str, Any] | None) -> list[str]:
+    """The long form for an answer that was kept; none where there is no record of it."""
+    return _told(stats_lines, kept) or []
+
+
+def _told(tell: Callable[[TurnStats, str, int | None], _Told], kept: Mapping[str, Any] | None) -> _Told | None:
     if kept is None:
-        return ""
+        return None
     try:
         counted = {field.name: kept["counters"].get(field.name, 0) for field in fields(Counters)}
         known = {field.name: kept[field.name] for field in fields(TurnStats) if field.name in kept}
         stats = TurnStats(**{**known, "counters": Counters(**counted)})
-        return summary(stats, str(kept.get("reason", "")), kept.get("top_k"))
+        return tell(stats, str(kept.get("reason", "")), kept.get("top_k"))
     except (AttributeError, KeyError, TypeError, ValueError):
-        return ""
+        return None
 
 
 def label_text(stats: TurnStats, top_k: int | None) -> str:

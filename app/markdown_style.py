@@ -10,16 +10,15 @@ from typing import ClassVar, cast
 
 from markdown_it import MarkdownIt
 from markdown_it.rules_core import StateCore
+from markdown_it.token import Token
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markdown import CodeBlock, Heading, ListItem, Markdown, MarkdownElement, TableElement
-from rich.padding import Padding
 from rich.segment import Segment
 from rich.style import Style
-from rich.syntax import Syntax
 from rich.table import Table
 from rich.theme import Theme
 
-from app.code_colours import finished_theme
+from app.code_colours import CodeLines
 
 
 def _keep_line_ends(state: StateCore) -> None:
@@ -45,11 +44,11 @@ class _LeftHeading(Heading):
 
 
 class _PlainCodeBlock(CodeBlock):
-    """Code set in by two columns, without blank lines around it."""
+    """Code without blank lines around it. Its theme is what `CodeLines` calls colours."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        code = str(self.text).rstrip("\n")
-        yield Padding(Syntax(code, self.lexer_name, theme=self.theme, word_wrap=True), (0, 0, 0, 2))
+        colours = cast("Mapping[str, str] | None", self.theme)
+        yield CodeLines(str(self.text).rstrip("\n"), self.lexer_name, colours)
 
 
 class _DottedItem(ListItem):
@@ -74,7 +73,7 @@ class _PlainTable(TableElement):
 
 
 class FinishedMarkdown(Markdown):
-    """A finished answer as one renderable."""
+    """A finished answer as one renderable. `tokens` is what `parser` made of it; `colours` None: code is plain."""
 
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,
@@ -85,10 +84,26 @@ class FinishedMarkdown(Markdown):
         "table_open": _PlainTable,
     }
 
-    def __init__(self, markup: str, variables: Mapping[str, str]) -> None:
-        super().__init__("", code_theme=cast(str, finished_theme(variables)), hyperlinks=False)
-        self.markup = markup
-        self.parsed = parser().parse(markup)
+    def __init__(self, tokens: list[Token], colours: Mapping[str, str] | None) -> None:
+        super().__init__("", code_theme=cast(str, colours), hyperlinks=False)
+        self.parsed = tokens
+
+
+def plain_text(tokens: list[Token]) -> str:
+    """What is read of an answer: without marks, a line for every line and block."""
+    return "\n".join(_plain(token) for token in tokens if token.type in ("inline", "fence", "code_block"))
+
+
+def _plain(token: Token) -> str:
+    if token.type != "inline":
+        return token.content
+    breaks = ("softbreak", "hardbreak")
+    return "".join("\n" if child.type in breaks else child.content for child in token.children or ())
+
+
+def code_blocks(tokens: list[Token]) -> list[str]:
+    """The blocks of code of an answer, in order."""
+    return [token.content.rstrip("\n") for token in tokens if token.type in ("fence", "code_block")]
 
 
 def rich_theme(variables: Mapping[str, str]) -> Theme:

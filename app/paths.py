@@ -43,6 +43,11 @@ class AppPaths:
         return self.data_dir / "chats.db"
 
     @property
+    def prompt_history(self) -> Path:
+        """What was typed and sent, for recalling it."""
+        return self.data_dir / "prompts.jsonl"
+
+    @property
     def profiles_dir(self) -> Path:
         """Where the engine keeps domain profiles, a folder a model."""
         return self.data_dir / "profiles"

@@ -154,3 +154,10 @@ class Recorder:
         if complaint and complaint != self._last_complaint:
             self._tell(complaint)
         self._last_complaint = complaint
+
+
+class UnkeptRecorder(Recorder):
+    """Writes nothing: everything stays in memory. What was kept before can be read."""
+
+    def flush(self) -> None:
+        """Nothing is written."""

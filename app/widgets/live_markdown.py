@@ -35,5 +35,5 @@ class LiveMarkdown(Markdown):
         "code_block": LiveFence,
     }
 
-    def __init__(self) -> None:
-        super().__init__(parser_factory=parser, open_links=False)
+    def __init__(self, text: str = "") -> None:
+        super().__init__(text, parser_factory=parser, open_links=False)

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from textual import events
 from textual.actions import SkipAction
+from textual.binding import BindingType
 from textual.message import Message
 from textual.strip import Strip
 from textual.widgets import TextArea
 
+from app.key_map import bindings_of
+from app.pasted import PastedTexts
+from app.prompt_history import PromptHistory
+from app.sanitise import visible
+
+_NEWLINES = ("shift+enter", "ctrl+j", "alt+enter")
+
 
 class Prompt(TextArea):
-    """A multi-line input."""
+    """A multi-line input. Long texts that are pasted show as a mark; `whole_text` has them."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings_of("prompt")]
 
     @dataclass
     class Submitted(Message):
@@ -20,7 +31,13 @@ class Prompt(TextArea):
 
         text: str
 
-    def __init__(self, widget_id: str | None = None) -> None:
+    @dataclass
+    class Steered(Message):
+        """A key for the list of commands, while it is open: up, down, tab or enter."""
+
+        key: str
+
+    def __init__(self, widget_id: str | None = None, history: PromptHistory | None = None) -> None:
         super().__init__(
             id=widget_id,
             soft_wrap=True,
@@ -30,26 +47,50 @@ class Prompt(TextArea):
             highlight_cursor_line=False,
         )
         self.placeholder = "Type a message"
-        self._sent: list[str] = []
-        self._place = 0
+        self.is_steering = False
+        """A list of commands is open: it takes the keys that move in it."""
+        self._history = history or PromptHistory()
+        self._place = len(self._history.texts)
         self._draft = ""
+        self._pasted = PastedTexts()
+
+    @property
+    def whole_text(self) -> str:
+        """What would be sent."""
+        return self._pasted.whole(self.text).strip()
 
     async def _on_key(self, event: events.Key) -> None:
-        if event.key == "enter":
+        if (self.is_steering and event.key in ("up", "down", "tab", "enter")) or self._takes(event.key):
             event.stop()
             event.prevent_default()
-            self._submit()
-        elif event.key in ("shift+enter", "ctrl+j"):
-            event.stop()
-            event.prevent_default()
-            self.insert("\n")
-        elif (event.key == "up" and self.cursor_location[0] == 0 and self._walk(-1)) or (
-            event.key == "down" and self.cursor_location[0] == self.document.line_count - 1 and self._walk(1)
-        ):
-            event.stop()
-            event.prevent_default()
+            if self.is_steering and event.key in ("up", "down", "tab", "enter"):
+                self.post_message(self.Steered(event.key))
         else:
             await super()._on_key(event)
+
+    def _takes(self, key: str) -> bool:
+        """Whether a key did what only the prompt makes of it."""
+        if key == "enter":
+            self.submit()
+        elif key in _NEWLINES:
+            self.insert("\n")
+        elif key == "backspace":
+            return self._delete_mark()
+        elif key == "up":
+            return self.cursor_location[0] == 0 and self._walk(-1)
+        elif key == "down":
+            return self.cursor_location[0] == self.document.line_count - 1 and self._walk(1)
+        else:
+            return False
+        return True
+
+    async def _on_paste(self, event: events.Paste) -> None:
+        """A long text becomes a mark: laying it out would take seconds."""
+        event.stop()
+        event.prevent_default()
+        text = self._pasted.shorten(event.text.replace("\r\n", "\n").replace("\r", "\n"))
+        self.replace(visible(text), *self.selection, maintain_selection_offset=False)
+        self.focus()
 
     def render_line(self, y: int) -> Strip:
         """A line of the text; nothing while there is no room, where wrapping the placeholder would fail."""
@@ -76,26 +117,43 @@ class Prompt(TextArea):
         raise SkipAction
 
     def set_text(self, text: str) -> None:
-        """Replace the text, cursor at the end."""
-        self.text = text
+        """Replace the text, cursor at the end. A long one shows as a mark."""
+        self.text = self._pasted.shorten(text)
         self.move_cursor(self.document.end)
 
-    def _submit(self) -> None:
-        text = self.text.strip()
-        if not text:
-            return
-        self._sent.append(text)
-        self._place, self._draft = len(self._sent), ""
+    def submit(self) -> None:
+        """Send what there is, if anything."""
+        text = self.whole_text
+        if text:
+            self.post_message(self.Submitted(text))
+
+    def clear_sent(self, text: str) -> None:
+        """`text` was sent: remember it, and begin anew."""
+        self._history.add(text)
+        self._place, self._draft = len(self._history.texts), ""
+        self._pasted = PastedTexts()
         self.text = ""
-        self.post_message(self.Submitted(text))
 
     def _walk(self, step: int) -> bool:
         """Show an earlier or later text that was sent; False when there is none that way."""
+        texts = self._history.texts
         place = self._place + step
-        if not 0 <= place <= len(self._sent):
+        if not 0 <= place <= len(texts):
             return False
-        if self._place == len(self._sent):
+        if self._place == len(texts):
             self._draft = self.text
         self._place = place
-        self.set_text(self._draft if place == len(self._sent) else self._sent[place])
+        if place == len(texts):
+            self.text = self._draft
+            self.move_cursor(self.document.end)
+        else:
+            self.set_text(texts[place])
         return True
+
+    def _delete_mark(self) -> bool:
+        """A mark goes as a whole."""
+        row, column = self.cursor_location
+        length = self._pasted.mark_before(self.document.get_line(row)[:column]) if self.selection.is_empty else 0
+        if length:
+            self.delete((row, column - length), (row, column))
+        return bool(length)

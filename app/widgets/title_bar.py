@@ -11,7 +11,12 @@ from app import figures
 from app.widgets.mode_badge import ModeBadge
 
 _METER_WIDTH = 8
-_NEARLY_FULL = 0.9
+_NEARLY_FULL = 0.85
+
+
+def is_nearly_full(used_tok: int, total_tok: int) -> bool:
+    """There is little room left in the context."""
+    return total_tok > 0 and used_tok >= _NEARLY_FULL * total_tok
 
 
 class TitleBar(Horizontal):
@@ -33,10 +38,14 @@ class TitleBar(Horizontal):
         if total_tok <= 0:
             content = Content.styled(f"ctx {figures.DASH}", "$quiet")
         else:
-            colour = "$warning" if used_tok >= _NEARLY_FULL * total_tok else "$secondary"
+            colour = "$warning" if is_nearly_full(used_tok, total_tok) else "$secondary"
+            word = ""
+            if is_nearly_full(used_tok, total_tok):
+                word = " full" if used_tok >= total_tok else " nearly full"
             content = Content.assemble(
                 (f"ctx {figures.tokens(used_tok)}/{figures.tokens(total_tok)} ", "$quiet"),
                 (figures.bar(used_tok, total_tok, _METER_WIDTH), colour),
+                (word, "bold $warning"),
             )
         self._update("#context-meter", content)
 

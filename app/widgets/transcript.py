@@ -1,62 +1,266 @@
-"""The transcript: scrolls with the answer unless the user has scrolled away; mounts a bounded number of turns."""
+"""The transcript: scrolls with the answer unless the user has scrolled away. Of a long chat only a stretch of rows is
+mounted, which moves as the user scrolls."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+
 from textual.containers import VerticalScroll
-from textual.widget import Widget
+from textual.content import Content
 from textual.widgets import Static
 
-from app.widgets.turn import AnswerTurn, Notice, QuestionTurn
+from app.exchange import Exchange
+from app.widgets.entry import Entry
+from app.widgets.turn import AnswerTurn, QuestionTurn, TurnWidget
 
-MAX_MOUNTED = 50
-"""Turns kept as widgets; more make resizing and focus slow."""
+MAX_MOUNTED = 40
+"""Rows kept as widgets; more make resizing and focus slow."""
+_PAGE = 12
+"""Rows that come and go at once."""
+_EDGE = 3
+"""Lines from the end of what is mounted at which more comes."""
 
 
-class Transcript(VerticalScroll, can_focus=False):
-    """Questions, answers and notices, in order. The prompt keeps the focus: typing always lands there."""
+class Transcript(VerticalScroll, can_focus=False, can_focus_children=False):
+    """Questions, answers and notices, in order."""
 
     def __init__(self, widget_id: str | None = None) -> None:
         super().__init__(id=widget_id)
-        self._num_dropped = 0
+        self.entries: list[Entry] = []
+        self.shows_thinking = False
+        self._first = self._last = 0
+        self._is_moving = False
+        self._pattern: re.Pattern[str] | None = None
 
     def on_mount(self) -> None:
         self.anchor()
 
-    async def add_question(self, text: str) -> QuestionTurn:
+    # What is in it
+
+    async def show(self, exchanges: Iterable[Exchange]) -> None:
+        """Begin anew with the turns of a chat, at its end."""
+        self.entries = [
+            entry
+            for exchange in exchanges
+            for entry in (Entry(exchange), Entry(exchange, is_answer=True))
+            if (entry.is_answer and exchange.answer is not None) or not entry.is_answer
+        ]
+        await self._mount_stretch(len(self.entries))
+        await self.show_left_out()
+        self.anchor()
+
+    async def add_question(self, exchange: Exchange) -> None:
         """Show what the user said, at the end."""
-        turn = QuestionTurn(text)
-        await self._append(turn)
-        self.anchor()
-        return turn
+        await self.to_end()
+        await self._insert(len(self.entries), Entry(exchange))
 
-    async def add_answer(self, after: Widget | None) -> AnswerTurn:
-        """Open an answer below its question."""
-        turn = AnswerTurn()
-        await self._append(turn, after if after is not None and after.is_mounted else None)
-        return turn
-
-    async def add_notice(self, text: str, *, is_error: bool = False, before: Widget | None = None) -> None:
-        """Show a line of the app's own, at the end or before another widget."""
-        await self._append(Notice(text, is_error=is_error), before=before)
-
-    async def clear(self) -> None:
-        """Begin an empty transcript."""
-        self._num_dropped = 0
-        await self.remove_children()
-        self.anchor()
-
-    async def _append(self, widget: Widget, after: Widget | None = None, before: Widget | None = None) -> None:
-        await self.mount(widget, after=after, before=before)
-        turns = [child for child in self.children if isinstance(child, QuestionTurn | AnswerTurn | Notice)]
-        surplus = turns[: max(0, len(turns) - MAX_MOUNTED)]
-        surplus = [turn for turn in surplus if not isinstance(turn, AnswerTurn) or turn.is_finished]
-        if not surplus:
+    async def add_answer(self, exchange: Exchange) -> None:
+        """Open an answer below its question, or open it again."""
+        if (known := self.entry_of(exchange, is_answer=True)) is not None:
+            if isinstance(known.widget, AnswerTurn):
+                await known.widget.reopen()
             return
-        self._num_dropped += sum(not isinstance(turn, Notice) for turn in surplus)
-        await self.remove_children(surplus)
-        text = f"{self._num_dropped} earlier turns are kept with the chat, not shown here"
-        if marks := self.query("#earlier").results(Static):
-            for mark in marks:
+        question = self.entry_of(exchange, is_answer=False)
+        at = self.entries.index(question) + 1 if question is not None else len(self.entries)
+        await self._insert(at, Entry(exchange, is_answer=True))
+
+    async def add_notice(self, text: str, *, is_error: bool = False, before: Exchange | None = None) -> None:
+        """Show a line of the app's own, at the end or before a question."""
+        entry = self.entry_of(before, is_answer=False) if before is not None else None
+        at = self.entries.index(entry) if entry is not None else len(self.entries)
+        await self._insert(at, Entry(notice=text, is_error=is_error))
+
+    async def add_first_notice(self, text: str) -> None:
+        """Show a line of the app's own above everything."""
+        await self._insert(0, Entry(notice=text))
+
+    async def remove_exchange(self, exchange: Exchange, *, answer_only: bool = False) -> None:
+        """Take a question and its answer out, or its answer alone."""
+        for entry in [entry for entry in self.entries if entry.exchange is exchange]:
+            if entry.is_answer or not answer_only:
+                await self._remove(entry)
+
+    def entry_of(self, exchange: Exchange, *, is_answer: bool) -> Entry | None:
+        """The row of a question or an answer."""
+        return next(
+            (entry for entry in self.entries if entry.exchange is exchange and entry.is_answer == is_answer), None
+        )
+
+    def answer_of(self, exchange: Exchange) -> AnswerTurn | None:
+        """The widget of an answer, if it has one now."""
+        entry = self.entry_of(exchange, is_answer=True)
+        widget = entry.widget if entry is not None else None
+        return widget if isinstance(widget, AnswerTurn) and widget.is_shown else None
+
+    async def show_left_out(self) -> None:
+        """Mark anew what the model no longer sees."""
+        for turn in self.query(TurnWidget):
+            turn.show_left_out()
+        left_out = [entry for entry in self.entries if entry.exchange is not None and entry.exchange.is_left_out]
+        for entry in [entry for entry in self.entries if entry.is_limit]:
+            await self._remove(entry)
+        if left_out:
+            at = self.entries.index(left_out[-1]) + 1
+            await self._insert(at, Entry(notice="▲ the model no longer sees what is above", is_limit=True))
+
+    def refresh_turns(self) -> None:
+        """Draw questions anew: what is told with them has changed."""
+        for turn in self.query(QuestionTurn):
+            turn.refresh_text()
+
+    def show_all_thinking(self, is_shown: bool) -> None:
+        """Open or fold what the model thought, in every answer."""
+        self.shows_thinking = is_shown
+        for turn in self.query(AnswerTurn):
+            turn.toggle_thinking(is_shown)
+
+    def mark(self, pattern: re.Pattern[str] | None, current: tuple[Entry, int] | None = None) -> None:
+        """Mark what matches in every turn, and one match more strongly."""
+        self._pattern = pattern
+        for entry in self.entries[self._first : self._last]:
+            if isinstance(entry.widget, TurnWidget):
+                entry.widget.mark(pattern, current[1] if current is not None and current[0] is entry else None)
+
+    # Which of it is mounted
+
+    @property
+    def _is_following(self) -> bool:
+        return self.is_anchored and not self._anchor_released
+
+    async def to_end(self) -> None:
+        """Show the end, and follow the answer again."""
+        if self._last < len(self.entries):
+            await self._mount_stretch(len(self.entries))
+        self.anchor()
+
+    async def to_start(self) -> None:
+        """Show the beginning."""
+        if self._first > 0:
+            await self._mount_stretch(min(MAX_MOUNTED, len(self.entries)))
+            self._lay_out()
+        self.scroll_to(y=0, animate=False)
+
+    async def reveal(self, entry: Entry, line: int | None = None) -> None:
+        """Bring a row on screen; with `line`, that line of its text into the middle."""
+        if entry.widget is None:
+            await self._mount_stretch(min(self.entries.index(entry) + _PAGE, len(self.entries)))
+            self._lay_out()
+        widget = entry.widget
+        if widget is None:
+            return
+        if line is None:
+            widget.scroll_visible(animate=False, top=widget.size.height > self.size.height)
+            return
+        lines = widget.lines if isinstance(widget, TurnWidget) else None
+        top = widget.virtual_region.y + (lines.virtual_region.y if lines is not None and lines is not widget else 0)
+        self.scroll_to(y=max(0, top + line - self.size.height // 2), animate=False)
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        near_top = new_value <= _EDGE and self._first > 0
+        near_end = new_value >= self.max_scroll_y - _EDGE and self._last < len(self.entries)
+        if (near_top or near_end) and not self._is_moving and self.is_attached:
+            self._is_moving = True
+            self.call_next(self._move_up if near_top else self._move_down)
+
+    async def _insert(self, at: int, entry: Entry) -> None:
+        self.entries.insert(at, entry)
+        if at < self._first:
+            self._first, self._last = self._first + 1, self._last + 1
+        elif at <= self._last:
+            self._last += 1
+            await self._mount_entries(at, at + 1)
+            if self._is_following:
+                await self._unmount_before(self._last - MAX_MOUNTED)
+        self._tell_hidden()
+
+    async def _remove(self, entry: Entry) -> None:
+        at = self.entries.index(entry)
+        del self.entries[at]
+        self._first -= at < self._first
+        self._last -= at < self._last
+        await self._unmount([entry])
+
+    async def _mount_stretch(self, last: int) -> None:
+        """Mount the rows before `last` in place of what is mounted."""
+        with self.app.batch_update():
+            await self._unmount(self.entries)
+            await self.remove_children()
+            self._first, self._last = max(0, last - MAX_MOUNTED), last
+            await self._mount_entries(self._first, self._last)
+            self._tell_hidden()
+
+    async def _move_up(self) -> None:
+        """Earlier rows come, later ones go; what is on screen stays where it is."""
+        stays, first = self.entries[self._first], max(0, self._first - _PAGE)
+        with self.app.batch_update():
+            before = self._place_of(stays)
+            self._first, until = first, self._first
+            await self._mount_entries(first, until)
+            while self._last - self._first > MAX_MOUNTED and not self.entries[self._last - 1].is_live:
+                self._last -= 1
+            await self._unmount(self.entries[self._last :])
+            self._keep_in_place(stays, before)
+        self._is_moving = False
+
+    async def _move_down(self) -> None:
+        """Later rows come, earlier ones go; what is on screen stays where it is."""
+        self.release_anchor()  # the end of what is mounted was reached, not that of the chat
+        stays, last = self.entries[self._last - 1], min(len(self.entries), self._last + _PAGE)
+        with self.app.batch_update():
+            before = self._place_of(stays)
+            begun, self._last = self._last, last
+            await self._mount_entries(begun, last)
+            await self._unmount_before(self._last - MAX_MOUNTED)
+            self._keep_in_place(stays, before)
+        self._is_moving = False
+
+    async def _unmount_before(self, first: int) -> None:
+        if first > self._first:
+            self._first = first
+            await self._unmount(self.entries[:first])
+
+    async def _mount_entries(self, begin: int, end: int) -> None:
+        widgets = [entry.make(shows_thinking=self.shows_thinking) for entry in self.entries[begin:end]]
+        following = next((entry.widget for entry in self.entries[end : self._last] if entry.widget), None)
+        await self.mount_all(widgets, before=following or next(iter(self.query("#later")), None))
+        for widget in widgets:
+            if isinstance(widget, TurnWidget) and self._pattern is not None:
+                widget.mark(self._pattern)
+
+    async def _unmount(self, entries: list[Entry]) -> None:
+        widgets = [entry.widget for entry in entries if entry.widget is not None]
+        for entry in entries:
+            entry.widget = None
+        if widgets:
+            await self.remove_children(widgets)
+
+    def _tell_hidden(self) -> None:
+        """Say how many turns are not mounted, at either end."""
+        for name, hidden, at in (
+            ("earlier", self.entries[: self._first], 0),
+            ("later", self.entries[self._last :], None),
+        ):
+            num_turns = sum(entry.exchange is not None for entry in hidden)
+            text = Content(f"{'▲' if name == 'earlier' else '▼'} {num_turns} {name} turns")
+            mark = next(iter(self.query(f"#{name}").results(Static)), None)
+            if mark is not None:
                 mark.update(text)
-                return
-        await self.mount(Static(text, id="earlier", markup=False), before=0)
+                mark.display = bool(num_turns)
+            elif num_turns:
+                self.mount(Static(text, id=name, markup=False), before=at)
+
+    def _place_of(self, entry: Entry) -> int:
+        """How far below the top of the whole a row lies."""
+        return entry.widget.virtual_region.y if entry.widget is not None else 0
+
+    def _keep_in_place(self, entry: Entry, before: int) -> None:
+        self._tell_hidden()
+        scroll_y = self.scroll_y
+        self._lay_out()
+        self.scroll_to(y=scroll_y + self._place_of(entry) - before, animate=False, force=True, immediate=True)
+
+    def _lay_out(self) -> None:
+        """Give what has just been mounted its place now, before anything is drawn."""
+        self.screen._refresh_layout()

@@ -1,23 +1,120 @@
-"""One turn of the transcript: a question, an answer while it is written and after, or a notice."""
+"""One turn of the transcript: a question, an answer while it is written and after, or a notice of the app's own."""
 
 from __future__ import annotations
 
+import re
+from typing import Any, ClassVar
+
+from rich.style import Style
+from rich.text import Text
+from textual import events
 from textual.app import ComposeResult
+from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
+from textual.message import Message
+from textual.widget import Widget
 from textual.widgets import Markdown, Static
 from textual.widgets.markdown import MarkdownStream
 
+from app import footnote
+from app.exchange import Exchange
+from app.key_map import bindings_of
 from app.sanitise import visible
 from app.widgets.finished_answer import FinishedAnswer
 from app.widgets.live_markdown import LiveMarkdown
+from app.widgets.text_lines import TextLines
+from app.widgets.thinking_block import ThinkingBlock
+
+SHOWN_LINES, SHOWN_CHARACTERS = 30, 3000
+"""How much of a question is shown; what is longer is folded to less."""
+_FOLDED_LINES, _FOLDED_CHARACTERS = 12, 1200
+_OPEN_CHARACTERS = 100_000
+"""Laying out more would be felt."""
 
 
-class QuestionTurn(Static):
-    """What the user said. Never markup."""
+class TurnWidget(Widget, can_focus=True):
+    """A turn that can have the focus. Keys that mean nothing to it are typed into the prompt."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__(visible(text), markup=False)
+    FOCUS_ON_CLICK = False
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings_of("turn")]
+
+    class Typed(Message):
+        """The user types while a turn has the focus."""
+
+        def __init__(self, character: str) -> None:
+            super().__init__()
+            self.character = character
+
+    exchange: Exchange
+
+    def on_click(self) -> None:
+        """A click takes the focus; selecting with the mouse does not."""
+        if not self.screen.get_selected_text():
+            self.focus(scroll_visible=False)
+
+    def on_key(self, event: events.Key) -> None:
+        if event.is_printable and event.character and event.key not in self.screen.active_bindings:
+            event.stop()
+            self.post_message(self.Typed(event.character))
+
+    def show_left_out(self) -> None:
+        """Whether the model still sees the turn."""
+        self.set_class(self.exchange.is_left_out, "-left-out")
+
+    def mark(self, pattern: re.Pattern[str] | None, current: int | None = None) -> None:
+        """Mark what was found, and the match number `current` more strongly."""
+        if (lines := self.lines) is not None:
+            lines.mark(pattern, current)
+
+    @property
+    def lines(self) -> TextLines | None:
+        """The text that can be searched; None while it is being written."""
+        return None
+
+    def toggle_fold(self) -> None:
+        """Show or fold what is long."""
+
+
+class QuestionTurn(TextLines, TurnWidget, can_focus=True):
+    """What the user said. Never markup. A long one shows its beginning."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        super().__init__()
+        self.exchange = exchange
+        self._is_open = False
+
+    def on_mount(self) -> None:
+        self.show_left_out()
+
+    @property
+    def lines(self) -> TextLines:
+        return self
+
+    @property
+    def is_long(self) -> bool:
+        """It is folded unless asked for."""
+        text = self.exchange.question.text
+        return len(text) > SHOWN_CHARACTERS or text.count("\n") >= SHOWN_LINES
+
+    def renderable(self, *, is_seen: bool) -> Text:
+        text, note = self.exchange.question.text, ""
+        shown = text
+        if self.is_long:
+            limit = _OPEN_CHARACTERS if self._is_open else _FOLDED_CHARACTERS
+            shown = text[:limit] if self._is_open else "\n".join(text[:limit].split("\n")[:_FOLDED_LINES])
+            hidden = len(text) - len(shown)
+            note = f"\n… {hidden:,} more of {len(text):,} characters" if hidden else ""
+            note += "" if self._is_open else "  ·  enter shows them"
+        number, of = self.exchange.question_place
+        note += f"\nversion {number} of {of}  ·  left and right show the others" if of > 1 else ""
+        quiet = Style(color=self.app.theme_variables["quiet"])
+        return Text.assemble(visible(shown), (note, quiet), overflow="fold")
+
+    def toggle_fold(self) -> None:
+        if self.is_long:
+            self._is_open = not self._is_open
+            self.refresh_text()
 
 
 class Notice(Static):
@@ -27,51 +124,107 @@ class Notice(Static):
         super().__init__(visible(text), markup=False, classes="-error" if is_error else "")
 
 
-class AnswerTurn(Vertical):
-    """An answer. `finish` turns the live Markdown into one widget."""
+class AnswerTurn(Vertical, TurnWidget, can_focus=True):
+    """An answer: live Markdown while it is written, then few widgets made from its record."""
 
-    def __init__(self) -> None:
+    def __init__(self, exchange: Exchange, *, shows_thinking: bool) -> None:
         super().__init__()
-        self.text = ""
-        self.is_finished = False
+        self.exchange = exchange
+        self._shows_thinking = shows_thinking
         self._stream: MarkdownStream | None = None
-        self._markers: list[str] = []
+        self._num_shown = 0
+        """Characters of the live answer that are on screen."""
 
     def compose(self) -> ComposeResult:
         yield Static(id="markers", markup=False)
-        yield LiveMarkdown()
+        yield ThinkingBlock(is_open=self._shows_thinking)
+        if self.exchange.is_live:
+            yield self._live()
+        else:
+            yield from self._finished()
+
+    def on_mount(self) -> None:
+        self.show_left_out()
+        self.show_changes()
+        self.show_thinking()
+
+    @property
+    def _text(self) -> str:
+        answer = self.exchange.answer
+        return answer.text.lstrip("\n").removesuffix("\r") if answer is not None else ""
 
     @property
     def is_shown(self) -> bool:
         """It is in the transcript, not of a chat that was left."""
         return self.is_attached and self.is_mounted
 
-    async def add(self, text: str) -> None:
-        """Append to the live answer."""
-        shown = visible(text)
-        self.text += shown
+    @property
+    def lines(self) -> TextLines | None:
+        return next(iter(self.query(FinishedAnswer)), None)
+
+    async def show_text(self) -> None:
+        """Append to the live answer what its record has more."""
+        live, text = next(iter(self.query(LiveMarkdown)), None), self._text
+        if live is None or len(text) <= self._num_shown:
+            return
         if self._stream is None:
-            self._stream = Markdown.get_stream(self.query_one(Markdown))
-            shown = self.text = self.text.lstrip("\n")
-        await self._stream.write(shown)
+            self._stream = Markdown.get_stream(live)
+        added, self._num_shown = text[self._num_shown :], len(text)
+        await self._stream.write(visible(added))
 
-    def mark(self, marker: str) -> None:
-        """Note a change that happened within the answer."""
-        self._markers.append(marker)
-        line = self.query_one("#markers", Static)
-        line.update(Content.styled("⇄ " + "  ·  ".join(self._markers), "$approx"))
-        line.display = True
+    def show_thinking(self) -> None:
+        """What the model thought so far."""
+        exchange, block = self.exchange, self.query_one(ThinkingBlock)
+        answer = exchange.answer
+        block.display = answer is not None and bool(answer.thinking.strip())
+        if answer is None or not block.display:
+            return
+        kept: dict[str, Any] = answer.stats or {}
+        is_live = exchange.is_live and not answer.text
+        num_tok = exchange.thinking_tok or kept.get("thinking_tok", 0)
+        block.show(answer.thinking, num_tok, kept.get("thinking_ms") or 1000 * exchange.thinking_s, is_live=is_live)
 
-    async def finish(self, text: str, footnote: str, *, error: str = "") -> None:
-        """Freeze the answer and put what it cost below it. Markers stay."""
-        self.is_finished = True
+    def show_changes(self) -> None:
+        """The changes that happened within the answer."""
+        line, answer = self.query_one("#markers", Static), self.exchange.answer
+        changes = footnote.changes(answer) if answer is not None else []
+        line.update(Content.styled("⇄ " + "  ·  ".join(map(visible, changes)), "$approx"))
+        line.display = bool(changes)
+
+    async def finish(self) -> None:
+        """Freeze the answer as its record has it, and put what it cost below it."""
         if self._stream is not None:
             await self._stream.stop()
             self._stream = None
-        self.text = visible(text).strip("\n")
-        tail = [FinishedAnswer(self.text)] if self.text.strip() else []
-        notes = [Static(visible(error), classes="answer-error", markup=False)] if error else []
-        notes += [Static(visible(footnote), classes="footnote", markup=False)] if footnote else []
         with self.app.batch_update():
-            await self.query_one(Markdown).remove()
-            await self.mount_all([*tail, *notes])
+            await self.query("LiveMarkdown, FinishedAnswer, .answer-error, .footnote").remove()
+            await self.mount_all(self._finished())
+            self.show_changes()
+            self.show_thinking()
+
+    async def reopen(self) -> None:
+        """Go on writing."""
+        with self.app.batch_update():
+            await self.query("FinishedAnswer, .answer-error, .footnote").remove()
+            await self.mount(self._live())
+
+    def toggle_thinking(self, is_open: bool | None = None) -> None:
+        """Open or fold what the model thought; None: the other."""
+        self.query_one(ThinkingBlock).toggle(is_open)
+
+    def toggle_fold(self) -> None:
+        self.toggle_thinking()
+
+    def _live(self) -> LiveMarkdown:
+        self._num_shown = len(self._text)
+        return LiveMarkdown(visible(self._text))
+
+    def _finished(self) -> list[Widget]:
+        answer = self.exchange.answer
+        if answer is None:
+            return []
+        text, error, below = visible(answer.text).strip("\n"), footnote.error(answer), footnote.footnote(self.exchange)
+        parts: list[Widget] = [FinishedAnswer(text)] if text.strip() else []
+        parts += [Static(visible(error), classes="answer-error", markup=False)] if error else []
+        parts += [Static(visible(below), classes="footnote", markup=False)] if below else []
+        return parts

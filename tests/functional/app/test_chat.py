@@ -248,4 +248,4 @@ async def test_help_and_palette(stage: Stage) -> None:
     titles = [command.title for command in stage.app.get_system_commands(stage.app.screen)]
     assert {"Stop", "Exact or approximate", "New chat", "Panels", "Domain", "Quit", "Help"} <= set(titles)
     await stage.pilot.press("ctrl+p")
-    await stage.see("Light or dark")
+    await stage.see("Copy code")

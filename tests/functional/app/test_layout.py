@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from app.chat_records import USER, TurnRecord
+from app.exchange import Exchange
 from app.widgets.finished_answer import FinishedAnswer
 from app.widgets.panel_column import PanelColumn
 from app.widgets.status_line import StatusLine
@@ -18,7 +20,7 @@ async def test_long_chats_mount_a_bounded_number_of_turns(stage: Stage) -> None:
     await stage.open_chat()
     transcript = stage.chat.query_one(Transcript)
     for number in range(MAX_MOUNTED + 10):
-        await transcript.add_question(f"question {number}")
+        await transcript.add_question(Exchange(TurnRecord("chat", 2 * number, USER, f"question {number}")))
     await stage.until(lambda: len(transcript.children) <= MAX_MOUNTED + 1)
     assert len(transcript.query("#earlier")) == 1
 
@@ -66,7 +68,7 @@ async def test_panels_show_the_snapshot(stage: Stage) -> None:
     for text in (
         "hit 89 % (2136 of 2400)",
         "48 of 2400 substituted",
-        "31 % of decode waits for the link",
+        "copy 31 %",
         "731 held of 812 MiB",
         "EMULATED at 500 MB/s",
         "TTFT 412 ms",

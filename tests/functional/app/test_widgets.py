@@ -11,6 +11,8 @@ from textual.app import App, ComposeResult
 from textual.geometry import Region
 from textual.widgets import Markdown
 
+from app.chat_records import ASSISTANT, COMPLETE, PARTIAL, USER, TurnRecord
+from app.exchange import Exchange
 from app.markdown_style import rich_theme
 from app.themes import DARK, load_themes
 from app.widgets.finished_answer import FinishedAnswer
@@ -139,9 +141,15 @@ async def test_a_long_chat_takes_few_widgets() -> None:
     transcript = Transcript()
     async with Bench(transcript).run_test(size=(80, 24)):
         for number in range(20):
-            question = await transcript.add_question(f"question {number}")
-            answer = await transcript.add_answer(after=question)
-            await answer.add("# A title\n\n- a\n- b\n\n| a | b |\n|---|---|\n| 1 | 2 |\n")
-            await answer.finish("# A title\n\n- a\n- b\n\n| a | b |\n|---|---|\n| 1 | 2 |\n", "12 tok")
+            exchange = Exchange(TurnRecord("chat", 2 * number, USER, f"question {number}"), request_id=number)
+            await transcript.add_question(exchange)
+            exchange.answer = TurnRecord("chat", 2 * number + 1, ASSISTANT, state=PARTIAL)
+            await transcript.add_answer(exchange)
+            answer = transcript.answer_of(exchange)
+            assert answer is not None
+            exchange.answer.text = "# A title\n\n- a\n- b\n\n| a | b |\n|---|---|\n| 1 | 2 |\n"
+            await answer.show_text()
+            exchange.answer.state = COMPLETE
+            await answer.finish()
         assert len(transcript.query(Markdown)) == 0
         assert len(transcript.query("*")) <= 20 * 5

@@ -1,0 +1,41 @@
+"""What stands below an answer: how it ended and what it cost, or what went wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app import answer_record
+from app.chat_records import FAILED, PARTIAL, STOPPED, TurnRecord
+from app.exchange import Exchange
+
+_INTERRUPTED = "interrupted: the app ended while this was being written"
+
+
+def footnote(exchange: Exchange) -> str:
+    """The lines below an answer that is finished: its record, one line for each time it was written."""
+    answer = exchange.answer
+    if answer is None:
+        return ""
+    kept: dict[str, Any] | None = answer.stats
+    lines: list[str] = []
+    while kept is not None:
+        lines.insert(0, answer_record.kept_summary(kept))
+        kept = kept.get("before")
+    if not lines and answer.state == PARTIAL:
+        lines = [_INTERRUPTED]
+    elif not lines and answer.state == STOPPED:
+        lines = ["stopped"] if answer.text or answer.thinking else ["not answered"]
+    number, of = exchange.answer_place
+    if of > 1:
+        lines.append(f"version {number} of {of}  ·  left and right show the others")
+    return "\n".join(line for line in lines if line)
+
+
+def error(answer: TurnRecord) -> str:
+    """What ended an answer; empty: nothing did."""
+    return answer.markers[-1] if answer.state == FAILED and answer.markers else ""
+
+
+def changes(answer: TurnRecord) -> list[str]:
+    """What changed while an answer was written."""
+    return answer.markers[:-1] if error(answer) else answer.markers

@@ -1,0 +1,239 @@
+"""What keys, palette and commands do to the turns of a chat. The chat's screen builds on it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from textual.app import SuspendNotSupported
+from textual.screen import Screen
+from textual.widget import Widget
+
+from app import clipboard
+from app.exchange import Exchange
+from app.external_editor import edit
+from app.markdown_style import code_blocks, parser
+from app.screens import chat_choices
+from app.screens.chat_choices import Confirm, ContextChoice, EditQuestion
+from app.screens.chat_flow import ChatFlow
+from app.screens.turn_flow import TurnFlow
+from app.widgets.prompt import Prompt
+from app.widgets.transcript import Transcript
+from app.widgets.turn import AnswerTurn, TurnWidget
+from engine.errors import MoeChatError
+
+
+class ChatActions(Screen[None]):
+    """Actions on the turn that has the focus, else on the last one."""
+
+    flow: ChatFlow
+    transcript: Transcript
+
+    @property
+    def turns(self) -> TurnFlow:
+        """Steps on turns that are there."""
+        return TurnFlow(self.flow)
+
+    @property
+    def focused_turn(self) -> TurnWidget | None:
+        """The turn that has the focus."""
+        return self.focused if isinstance(self.focused, TurnWidget) else None
+
+    @property
+    def current(self) -> Exchange | None:
+        """What actions are about."""
+        if self.focused_turn is not None:
+            return self.focused_turn.exchange
+        exchanges = self.flow.conversation.exchanges
+        return exchanges[-1] if exchanges else None
+
+    async def on_turn_widget_typed(self, message: TurnWidget.Typed) -> None:
+        prompt = self.query_one(Prompt)
+        prompt.focus()
+        prompt.insert(message.character)
+
+    # Between turns
+
+    async def action_to_turn(self, step: int) -> None:
+        """Focus the turn before or after; behind the last one is the prompt."""
+        entries = [entry for entry in self.transcript.entries if entry.exchange is not None]
+        here = next((at for at, entry in enumerate(entries) if entry.widget is self.focused), len(entries))
+        there = here + step
+        if there >= len(entries):
+            await self.action_to_bottom()
+        elif there >= 0:
+            await self.transcript.reveal(entries[there])
+            if isinstance(widget := entries[there].widget, Widget):
+                widget.focus(scroll_visible=False)
+
+    async def action_to_top(self) -> None:
+        """The beginning of the chat."""
+        await self.transcript.to_start()
+
+    async def action_to_bottom(self) -> None:
+        """Follow the answer again."""
+        await self.transcript.to_end()
+        self.query_one(Prompt).focus()
+
+    # On a turn
+
+    async def action_regenerate(self) -> None:
+        """Answer a question again; the earlier answer is kept as a version."""
+        await self._do(self.turns.regenerate)
+
+    async def action_continue_turn(self) -> None:
+        """Go on with an answer that was stopped or cut."""
+        await self._do(self.turns.go_on)
+
+    async def action_branch_turn(self) -> None:
+        """Go on from a turn in a chat of its own."""
+        await self._do(self.turns.branch, "A branch: what follows is a chat of its own; the other is kept.")
+
+    def action_edit_turn(self) -> None:
+        """Ask a question differently."""
+        exchange = self.current
+        if exchange is None:
+            self.notify("There is no question yet.")
+            return
+
+        async def ask(text: str | None) -> None:
+            if text is not None and text != exchange.question.text:
+                self._say(await self.turns.ask_differently(exchange, text))
+                self.query_one(Prompt).focus()
+
+        self.app.push_screen(EditQuestion(exchange.question.text), ask)
+
+    def action_delete_turn(self) -> None:
+        """Delete a question and its answer, once confirmed."""
+        exchange = self.current
+        if exchange is None:
+            self.notify("There is no turn yet.")
+            return
+
+        async def delete(is_meant: bool | None) -> None:
+            if is_meant:
+                self._say(await self.turns.delete(exchange))
+                self.query_one(Prompt).focus()
+
+        first_line = exchange.question.text.strip().partition("\n")[0][:200]
+        self.app.push_screen(
+            Confirm("Delete this question and its answer?", f"“{first_line}” They are gone for good."), delete
+        )
+
+    async def action_version(self, step: int) -> None:
+        """The next or previous version of the turn that has the focus."""
+        turn = self.focused_turn
+        if turn is None:
+            return
+        is_answer = isinstance(turn, AnswerTurn)
+        chat_id = self.turns.other_version(turn.exchange, step, of_answer=is_answer)
+        if chat_id is not None:
+            position = turn.exchange.positions.start
+            await self.open_chat(chat_id)
+            await self._focus_turn(position, is_answer=is_answer)
+
+    def action_fold_turn(self) -> None:
+        """Show or fold what is long."""
+        if self.focused_turn is not None:
+            self.focused_turn.toggle_fold()
+
+    def action_toggle_thinking(self) -> None:
+        """Open or fold what the model thought, everywhere."""
+        self.transcript.show_all_thinking(not self.transcript.shows_thinking)
+
+    async def open_chat(self, chat_id: str) -> None:
+        """Go on with a chat that was kept."""
+        raise NotImplementedError
+
+    # Copying
+
+    async def action_copy_turn(self) -> None:
+        """Copy the turn that has the focus, else the last answer."""
+        exchange, turn = self.current, self.focused_turn
+        answer = exchange.answer.text if exchange is not None and exchange.answer is not None else ""
+        is_question = turn is not None and not isinstance(turn, AnswerTurn)
+        await self.copy(exchange.question.text if exchange is not None and is_question else answer.strip("\n"))
+
+    async def action_copy_code(self) -> None:
+        """Copy the last block of code of the current answer, or of the last one that has any."""
+        exchanges = self.flow.conversation.exchanges
+        until = exchanges.index(self.current) + 1 if self.current is not None else 0
+        for exchange in reversed(exchanges[:until]):
+            blocks = code_blocks(parser().parse(exchange.answer.text)) if exchange.answer is not None else []
+            if blocks:
+                await self.copy(blocks[-1])
+                return
+        self.notify("There is no block of code yet.")
+
+    async def copy(self, text: str) -> None:
+        """To the system's clipboard where a program for it is there, and to the terminal's; says where."""
+        if not text:
+            self.notify("There is nothing to copy yet.")
+            return
+        self.app.copy_to_clipboard(text)
+        program = await clipboard.copy_by_program(text)
+        size = f"{len(text):,} character{'' if len(text) == 1 else 's'}"
+        where = f"with {program}" if program else "through the terminal (OSC 52), if it allows that"
+        self.notify(f"Copied {size} {where}.", timeout=3, markup=False)
+
+    # Questions to the user
+
+    def ask_about_full_context(self, exchange: Exchange) -> None:
+        """Leave out the oldest turns, begin a new chat, go back, or nothing: nothing is cut without being asked."""
+        is_answered = exchange.answer is not None and bool(exchange.answer.text)
+        what = (
+            "The answer was cut: there is no room for the rest of it."
+            if is_answered
+            else "The question and what came before it do not fit."
+        )
+        if self.flow.conversation.trims_oldest:
+            what += " The oldest turns have been left out already."
+        can_trim = exchange is not self.flow.conversation.exchanges[0]
+
+        async def follow(choice: str | None) -> None:
+            if choice == chat_choices.TRIM:
+                step = self.turns.go_on if is_answered else self.turns.regenerate
+                self._say(await step(exchange, trims_oldest=True))
+            elif choice == chat_choices.NEW_CHAT:
+                await self.run_action("new_chat")
+                self.query_one(Prompt).set_text("" if is_answered else exchange.question.text)
+            elif choice == chat_choices.BRANCH:
+                await self.action_to_turn(-1)
+                self.notify("alt+up and alt+down move between turns; b goes on from one.", timeout=8)
+
+        self.app.push_screen(ContextChoice(what, can_trim=can_trim), follow)
+
+    def action_edit_externally(self) -> None:
+        """Write the message in the user's own editor."""
+        prompt = self.query_one(Prompt)
+        try:
+            with self.app.suspend():
+                text = edit(prompt.whole_text)
+        except MoeChatError as error:
+            self.notify(f"{error.message} {error.hint}", severity="error", markup=False)
+        except SuspendNotSupported:
+            self.notify("This terminal cannot be handed to an editor.", severity="error")
+        else:
+            prompt.set_text(text)
+            prompt.focus()
+
+    async def _do(self, step: Callable[[Exchange], Awaitable[str]], done: str = "") -> None:
+        exchange = self.current
+        if exchange is None:
+            self.notify("There is no turn yet.")
+            return
+        problem = await step(exchange)
+        self._say(problem or done)
+        if not problem:
+            self.query_one(Prompt).focus()
+
+    async def _focus_turn(self, position: int, *, is_answer: bool) -> None:
+        for entry in self.transcript.entries:
+            exchange = entry.exchange
+            if exchange is not None and exchange.positions.start == position and entry.is_answer == is_answer:
+                await self.transcript.reveal(entry)
+                if entry.widget is not None:
+                    entry.widget.focus(scroll_visible=False)
+
+    def _say(self, text: str) -> None:
+        if text:
+            self.notify(text, markup=False)
