@@ -61,29 +61,29 @@ ACTIONS: tuple[Action, ...] = (
         "chat.editor", "ctrl+e", "Editor", "write the message in your editor", "Writing", "edit_externally", "", True
     ),
     # The chat
-    Action("chat.new", "ctrl+n", "New chat", "an empty chat in the same domain", "Chat", "new_chat", "New", True),
+    Action("chat.new", "ctrl+n", "New chat", "an empty chat in the same domain", "Chat", "new_chat", "", True),
     Action(
         "app.domain", "f3", "Domain", "begin a chat in a domain; its profile", "Chat", "choose_domain", "Domain", True
     ),
     Action("app.chats", "ctrl+r", "Chats", "every chat: open, search, rename, export", "Chat", "chats", "Chats", True),
     Action("chat.copy", "ctrl+c", "Copy", "copy what is selected; else stop the answer", "Chat", "copy_text"),
-    Action("chat.copy_answer", "", "Copy the answer", "the last one, whole", "Chat", "copy_turn"),
-    Action("chat.copy_code", "ctrl+y", "Copy code", "the last block of code", "Chat", "copy_code", "", True),
-    Action("chat.find", "ctrl+f", "Find", "text in this chat", "Chat", "find", "Find", True),
+    Action("chat.copy_answer", "", "Copy the answer", "copy the last answer, whole", "Chat", "copy_turn"),
+    Action("chat.copy_code", "ctrl+y", "Copy code", "copy the last block of code", "Chat", "copy_code", "", True),
+    Action("chat.find", "ctrl+f", "Find", "find text in this chat", "Chat", "find", "", True),
     Action("chat.turn_before", "alt+up", "Turn before", "the focus to the turn before", "Chat", "to_turn(-1)"),
     Action("chat.turn_after", "alt+down", "Turn after", "the focus to the turn after", "Chat", "to_turn(1)"),
     Action("chat.page_up", "pageup", "Page up", "scroll the transcript up", "Chat", "page(-1)", in_palette=False),
     Action(
         "chat.page_down", "pagedown", "Page down", "scroll the transcript down", "Chat", "page(1)", in_palette=False
     ),
-    Action("chat.top", "ctrl+home", "To the beginning", "of the transcript", "Chat", "to_top"),
+    Action("chat.top", "ctrl+home", "To the beginning", "to the beginning of the transcript", "Chat", "to_top"),
     Action("chat.bottom", "end", "Follow the answer", "to the end of the transcript", "Chat", "to_bottom"),
     # The answer
     Action(
         "chat.stop",
         "escape",
         "Stop",
-        "stop, and keep the partial answer; take back a waiting message",
+        "keep the partial answer; take back a waiting message; stop loading",
         "Answer",
         "stop",
         "Stop",
@@ -126,12 +126,34 @@ ACTIONS: tuple[Action, ...] = (
         "turn.branch", "b", "Branch", "go on from it in a new chat", "A turn in focus", "screen.branch_turn", "Branch"
     ),
     Action(
-        "turn.delete", "d", "Delete", "with its question or answer", "A turn in focus", "screen.delete_turn", "Delete"
+        "turn.delete",
+        "d",
+        "Delete",
+        "delete it, with its question or answer",
+        "A turn in focus",
+        "screen.delete_turn",
+        "Delete",
     ),
-    Action("turn.copy", "y", "Copy the turn", "as it was written", "A turn in focus", "screen.copy_turn", "Copy"),
+    Action(
+        "turn.copy", "y", "Copy the turn", "copy it as it was written", "A turn in focus", "screen.copy_turn", "Copy"
+    ),
     Action("turn.fold", "enter", "Fold", "show or fold what is long", "A turn in focus", "screen.fold_turn"),
-    Action("turn.earlier", "left", "Version before", "the version before", "A turn in focus", "screen.version(-1)"),
-    Action("turn.later", "right", "Next version", "the version after", "A turn in focus", "screen.version(1)"),
+    Action(
+        "turn.earlier",
+        "left",
+        "Version before",
+        "the version before, where there are several",
+        "A turn in focus",
+        "screen.version(-1)",
+    ),
+    Action(
+        "turn.later",
+        "right",
+        "Next version",
+        "the version after, where there are several",
+        "A turn in focus",
+        "screen.version(1)",
+    ),
     # Panels and engine
     Action("chat.panels", "f4", "Panels", "full, one line, off", "Panels and engine", "cycle_panels", "Panels", True),
     Action(
@@ -225,13 +247,12 @@ ACTIONS: tuple[Action, ...] = (
     Action("settings.down", "down", "Next setting", "to the next setting", "Settings", "move(1)", is_priority=True),
     Action("settings.page_up", "pageup", "Page up", "a page up", "Settings", "page(-1)", is_priority=True),
     Action("settings.page_down", "pagedown", "Page down", "a page down", "Settings", "page(1)", is_priority=True),
-    Action("settings.edit", "enter", "Change", "give it another value", "Settings", "edit", "Change"),
+    Action("settings.edit", "enter", "Change", "give it another value", "Settings", "edit", "Change", True),
     Action("settings.reset", "ctrl+d", "Default", "back to the default", "Settings", "reset", "Default", True),
     Action("settings.load", "ctrl+l", "Load", "load the model with what was changed", "Settings", "load", "Load", True),
     Action("settings.back", "escape", "Back", "clear the search; else leave", "Settings", "back", "Back", True),
     # The program
     Action("app.picture", "f9", "Save a picture", "the screen, as an SVG file", "Program", "save_picture", "", True),
-    Action("app.settings", "f2", "Settings", "every setting, the keys too", "Program", "settings", "Settings", True),
     Action("app.model", "", "Choose a model", "another model; the chat stays", "Program", "choose_model"),
     Action(
         "app.load", "", "Load with the settings", "load the model with what was changed", "Program", "load_settings"
@@ -244,6 +265,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("app.help", "f1", "Help", "keys and words", "Program", "help", "Help", True),
     Action("app.suspend", "ctrl+z", "Suspend", "to the shell; `fg` comes back", "Program", "suspend_process", "", True),
     Action("app.quit", "ctrl+q", "Quit", "leave; the chat is kept", "Program", "quit", "Quit", True),
+    Action("app.settings", "f2", "Settings", "every setting, the keys too", "Program", "settings", "Settings", True),
 )
 
 

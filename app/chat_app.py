@@ -22,7 +22,7 @@ from app.actions import ACTIONS, Action
 from app.chat_store import ChatStore
 from app.configured_app import ConfiguredApp
 from app.crash_log import log_crash
-from app.domains import Domain
+from app.domains import Domain, all_domains, domain_named, own_domain
 from app.engine_bridge import EngineBridge
 from app.key_map import bindings_of
 from app.recorder import Recorder
@@ -34,6 +34,9 @@ from engine.events import Event, Snapshot
 
 if TYPE_CHECKING:
     from app.screens.chat import ChatScreen
+
+_FIRST_FRAME_S = 0.05
+"""After that the first frame is on screen."""
 
 _BEAT_S = 0.125
 """Text is flushed at most this often."""
@@ -81,6 +84,8 @@ class ChatApp(ConfiguredApp):
         self._recorder = Recorder(store, self._tell)
         self._notices = notices
         self._chat: ChatScreen | None = None
+        self._is_welcoming = False
+        """The next domain that is chosen is the one the menu will propose."""
         self._snapshot_at = 0.0
         self._shown_sequence = -1
 
@@ -93,7 +98,7 @@ class ChatApp(ConfiguredApp):
             self.action_welcome()
         else:
             self.push_screen(self._menu(), self._chosen)
-        self.call_after_refresh(self._import_the_rest)
+        self.set_timer(_FIRST_FRAME_S, self._import_the_rest)
         self.tell_settings_problems()
         for notice in self._notices:
             self.notify(notice, severity="warning", timeout=8, markup=False)
@@ -105,13 +110,6 @@ class ChatApp(ConfiguredApp):
             return
         import app.screens.chat
         import app.screens.help  # noqa: F401
-        from app.markdown_style import rich_theme
-
-        def style_markdown() -> None:
-            self.console.push_theme(rich_theme(self.theme_variables))
-
-        self.theme_changed_signal.subscribe(self, lambda _: style_markdown(), immediate=True)
-        style_markdown()
 
     def on_unmount(self) -> None:
         self._leave()
@@ -153,15 +151,32 @@ class ChatApp(ConfiguredApp):
         """A domain was chosen in the menu."""
         if domain is None:
             return
-        domain = replace(domain, system_prompt=self.settings.text("chat.system_prompt") or domain.system_prompt)
+        if self._is_welcoming and domain in all_domains():
+            self.save_settings({"chat.domain": domain.name})
+        self._is_welcoming = False
         if self._chat is None:
-            from app.screens.chat import ChatScreen
-
-            self._chat = ChatScreen(self._bridge, self._recorder, self.settings.sampling(), domain)
-            self.push_screen(self._chat)
+            await self._show_chat(domain)
         else:
-            await self._chat.begin_chat(domain)
+            await self._chat.begin_chat(self._as_set(domain))
         self._bridge.profiles.choose(domain.name)
+
+    async def _show_chat(self, domain: Domain) -> ChatScreen:
+        """The screen of the chat, made when it is first needed."""
+        from app.screens.chat import ChatScreen
+
+        self._chat = ChatScreen(self._bridge, self._recorder, self.settings.sampling(), self._as_set(domain))
+        self.settings_changed()
+        await self.push_screen(self._chat)
+        return self._chat
+
+    def _as_set(self, domain: Domain) -> Domain:
+        """A domain with the user's own system prompt, where there is one."""
+        return replace(domain, system_prompt=self.settings.text("chat.system_prompt") or domain.system_prompt)
+
+    async def action_begin_domain(self, name: str) -> None:
+        """A chat in the domain of that name, as if it had been chosen in the menu."""
+        built_in = next((domain for domain in all_domains() if domain.name == name), None)
+        await self._chosen(built_in or own_domain(name))
 
     def action_choose_domain(self) -> None:
         """The menu of domains, over the chat."""
@@ -180,17 +195,19 @@ class ChatApp(ConfiguredApp):
     async def _welcomed(self, chosen: dict[str, Value | None] | None) -> None:
         """The welcome is over; what was chosen holds, and is kept."""
         is_first, self.settings.is_first_run = self.settings.is_first_run, False
+        self._is_welcoming = chosen is not None
         if chosen is not None:
             self.choose(chosen)
         elif is_first:
             self.choose({})
-        if self._chat is None:
+        if self._chat is None or self._is_welcoming:
             self.push_screen(self._menu(), self._chosen)
 
     def settings_changed(self) -> None:
-        """The chat goes on with other sampling from the next question on."""
+        """The chat goes on with them from the next question on."""
         if self._chat is not None:
-            self._chat.flow.sampling = self.settings.sampling()
+            flow = self._chat.flow
+            flow.sampling, flow.thinking = self.settings.sampling(), self.settings.text("chat.thinking") or None
 
     def action_chats(self) -> None:
         """Every chat that is kept, over the chat."""
@@ -202,8 +219,15 @@ class ChatApp(ConfiguredApp):
 
     async def _open_chat(self, chat_id: str | None) -> None:
         """A chat was chosen in the list."""
-        if chat_id is not None and self._chat is not None:
-            await self._chat.open_chat(chat_id)
+        if chat_id is None:
+            return
+        if self._chat is None:
+            domain = domain_named("general")
+            chat = await self._show_chat(domain)
+            self._bridge.profiles.choose(domain.name)
+        else:
+            chat = self._chat
+        await chat.open_chat(chat_id)
 
     def action_help(self) -> None:
         """Keys and words."""
@@ -234,6 +258,8 @@ class ChatApp(ConfiguredApp):
         """The menu of domains is opened from the chat; what runs is not loaded again by a key."""
         if action == "choose_domain":
             return bool(self.screen_stack) and self.screen is self._chat
+        if action == "chats":
+            return not self.settings.is_first_run
         return self._bridge.is_down if action == "restart_engine" else True
 
     def action_restart_engine(self) -> None:

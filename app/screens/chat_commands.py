@@ -10,7 +10,7 @@ from textual.widgets import Input, TextArea
 
 from app import answer_record, commands, export
 from app.conversation import Conversation
-from app.domains import all_domains, own_domain, title_of
+from app.domains import all_domains
 from app.screens.chat_actions import ChatActions
 from app.screens.chat_choices import TextSheet
 from app.widgets.command_list import CommandList
@@ -110,16 +110,14 @@ class ChatCommands(ChatActions):
 
     async def command_domain(self, name: str) -> None:
         """Begin a chat in a domain."""
-        known = {domain.name: domain for domain in all_domains()}
-        known |= {domain.title.lower(): domain for domain in all_domains()}
-        is_own = name in self.flow.bridge.profiles.names()
-        domain = known.get(name.lower()) or (own_domain(name) if is_own else None)
-        if domain is None:
+        known = {domain.name: domain.name for domain in all_domains()}
+        known |= {domain.title.lower(): domain.name for domain in all_domains()}
+        known |= {own: own for own in self.flow.bridge.profiles.names()}
+        wanted = known.get(name) or known.get(name.lower())
+        if wanted is None:
             self.notify(f"There is no domain {name}; f3 lists them.", severity="warning", markup=False)
-            return
-        await self.flow.begin_chat(domain)
-        self.flow.bridge.profiles.choose(domain.name)
-        self.notify(f"A chat about {title_of(domain.name)}.", markup=False)
+        else:
+            await self.run_action(f"app.begin_domain({wanted!r})")
 
     async def command_mode(self, mode: str) -> None:
         """Exact or approximate."""

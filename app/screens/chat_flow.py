@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import replace
 
 from app import profile_words
 from app.chat_records import ChatRecord
@@ -40,6 +41,8 @@ class ChatFlow:
         self.domain = domain
         self.sampling = sampling
         """Of the next question on."""
+        self.thinking: str | None = None
+        """Of chats that have no choice of their own, where the model has it."""
         self.prefill: PrefillProgress | None = None
         self.full: Exchange | None = None
         """What met the end of the context, until the user has been asked what to do."""
@@ -195,8 +198,14 @@ class ChatFlow:
         self.prefill = None
         self.conversation.sampling = self.sampling
         self._owners[request_id] = self.conversation
-        self.bridge.send(self.conversation.begin(exchange, request_id, self.bridge.mode))
+        command = self.conversation.begin(exchange, request_id, self.bridge.mode)
+        self.bridge.send(replace(command, thinking=self._thinking(command.thinking)))
         await self.transcript.add_answer(exchange)
+
+    def _thinking(self, own: str | None) -> str | None:
+        """What the model is told about thinking; None: nothing."""
+        wanted, ready = own or self.thinking, self.bridge.ready
+        return wanted if ready is not None and wanted in ready.thinking_choices else None
 
     def _new_conversation(self) -> Conversation:
         model = self.bridge.ready.model_name if self.bridge.ready else self.bridge.config.model

@@ -15,4 +15,4 @@ class FinishedAnswer(TextLines):
         self._tokens = parser().parse(markdown)
 
     def renderable(self, *, is_seen: bool) -> FinishedMarkdown:
-        return FinishedMarkdown(self._tokens, self.app.theme_variables if is_seen else None)
+        return FinishedMarkdown(self._tokens, self.app.theme_variables, highlights=is_seen)

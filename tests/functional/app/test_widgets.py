@@ -13,7 +13,6 @@ from textual.widgets import Markdown
 
 from app.chat_records import ASSISTANT, COMPLETE, PARTIAL, USER, TurnRecord
 from app.exchange import Exchange
-from app.markdown_style import rich_theme
 from app.themes import DARK, load_themes
 from app.widgets.finished_answer import FinishedAnswer
 from app.widgets.memory_bar import MemoryBar
@@ -35,9 +34,6 @@ class Bench(App[None]):
         for theme in load_themes():
             self.register_theme(theme)
         self.theme = DARK
-
-    def on_mount(self) -> None:
-        self.console.push_theme(rich_theme(self.theme_variables))
 
     def compose(self) -> ComposeResult:
         yield self._widget
