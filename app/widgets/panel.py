@@ -2,33 +2,85 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual import events
+from textual.binding import BindingType
 from textual.content import Content
 from textual.geometry import Size
+from textual.message import Message
+from textual.screen import Screen
 from textual.widget import Widget
 
+from app import figures
+from app.key_map import bindings_of
+from app.live.panel_history import PanelHistory
 from engine.events import Snapshot
 
 
-def heading(title: str, figure: str, width: int, style: str = "$foreground") -> Content:
-    """The title at the left, the main figure at the right."""
-    gap = max(1, width - len(title) - len(figure))
-    return Content.assemble((title, "bold $quiet"), " " * gap, (figure, style))
+def heading(title: str, figure: str | tuple[str, ...], width: int, style: str = "$foreground") -> Content:
+    """The title at the left, a rule, the main figure at the right: of several ways to write it the first that fits."""
+    ways = (figure,) if isinstance(figure, str) else figure
+    shown = next((way for way in ways if len(title) + len(way) + 2 <= width), ways[-1])
+    rule = "─" * max(0, width - len(title) - len(shown) - 2)
+    return Content.assemble((title, "bold $quiet"), " ", (rule, "$faint"), " ", (shown, style))
 
 
-def pairs(*items: tuple[str, str]) -> Content:
-    """`name value` side by side, names quiet."""
-    parts: list[str | tuple[str, str]] = []
-    for name, value in items:
-        parts += ["  "] if parts else []
-        parts += [(f"{name} ", "$quiet"), (value, "$foreground")]
-    return Content.assemble(*parts)
+def wrapped(items: Iterable[Content], width: int, gap: str = "  ") -> list[Content]:
+    """Items side by side, in as many lines as they need."""
+    lines: list[Content] = []
+    for item in items:
+        if lines and lines[-1].cell_length + len(gap) + item.cell_length <= width:
+            lines[-1] = Content.assemble(lines[-1], gap, item)
+        else:
+            lines.append(item)
+    return lines
 
 
-class Panel(Widget):
-    """A few lines made from the snapshot; drawn again only when they changed."""
+def pair(name: str, value: str) -> Content:
+    """`name value`, the name quiet."""
+    return Content.assemble((f"{name} ", "$quiet"), (value, "$foreground"))
 
-    def __init__(self, widget_id: str | None = None) -> None:
-        super().__init__(id=widget_id)
+
+def pairs(width: int, *items: tuple[str, str]) -> list[Content]:
+    """`name value` side by side, in as many lines as they need."""
+    return wrapped((pair(name, value) for name, value in items), width)
+
+
+def table(rows: Iterable[tuple[str, ...]]) -> list[Content]:
+    """Rows of columns: the first quiet and to the left, the others to the right."""
+    listed = list(rows)
+    widths = [max(map(len, column)) for column in zip(*listed, strict=True)]
+    return [
+        Content.assemble(
+            (row[0].ljust(widths[0]), "$quiet"),
+            *((f"  {cell:>{width}}", "$foreground") for cell, width in zip(row[1:], widths[1:], strict=True)),
+        )
+        for row in listed
+    ]
+
+
+class Panel(Widget, can_focus=True):
+    """A few lines made from the snapshot; drawn again only when they changed. Maximised, it has a screen's room."""
+
+    FOCUS_ON_CLICK = False
+    TITLE: ClassVar[str] = ""
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings_of("panel")]
+
+    @dataclass
+    class Maximised(Message):
+        """The user wants the panel to have the whole screen."""
+
+        name: str
+
+    def __init__(
+        self, widget_id: str | None = None, history: PanelHistory | None = None, *, is_maximised: bool = False
+    ) -> None:
+        super().__init__(id=widget_id, classes="-maximised" if is_maximised else "")
+        self.history = history or PanelHistory()
+        self.is_maximised = is_maximised
         self._snapshot: Snapshot | None = None
         self._lines: list[Content] = []
 
@@ -36,21 +88,48 @@ class Panel(Widget):
         """What to show, in `width` columns."""
         raise NotImplementedError
 
+    def full_lines(self, snapshot: Snapshot, width: int, height: int) -> list[Content]:
+        """What to show maximised; may be more than `height` lines."""
+        return self.lines(snapshot, width)
+
     def blank_lines(self, width: int) -> list[Content]:
         """What to show before the first snapshot."""
-        return [heading((self.id or "").upper(), "–", width, "$quiet")]
+        return [heading(self.TITLE, figures.DASH, width, "$quiet")]
 
-    def observe(self, snapshot: Snapshot) -> None:
-        """Take note of a new snapshot, for panels that keep a history."""
+    @property
+    def num_lines(self) -> int:
+        """How many lines there are."""
+        return len(self._lines)
 
     def show(self, snapshot: Snapshot) -> None:
         """Take the newest state; redraw if it looks different."""
-        self.observe(snapshot)
         self._snapshot = snapshot
         self._compose_lines()
 
     def on_resize(self) -> None:
         self._compose_lines()
+
+    def on_click(self, event: events.Click) -> None:
+        if event.chain == 2:
+            self.action_maximise()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """What is maximised is not maximised again."""
+        return not (action == "maximise" and self.is_maximised)
+
+    def action_maximise(self) -> None:
+        """Give it the whole screen."""
+        if self.id and not self.is_maximised:
+            self.post_message(self.Maximised(self.id))
+
+    def action_step(self, direction: int) -> None:
+        """Move between panels."""
+        self.move_focus(self.screen, direction)
+
+    @staticmethod
+    def move_focus(screen: Screen[object], direction: int) -> None:
+        """The focus to the next panel (1), or to the one before (-1)."""
+        (screen.focus_next if direction > 0 else screen.focus_previous)("PanelColumn Panel, ResidencyMap")
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         return max(1, len(self._lines))
@@ -60,9 +139,14 @@ class Panel(Widget):
 
     def _compose_lines(self) -> None:
         width = self.size.width
-        lines = self.lines(self._snapshot, width) if self._snapshot else self.blank_lines(width)
+        if self._snapshot is None:
+            lines = self.blank_lines(width)
+        elif self.is_maximised:
+            lines = self.full_lines(self._snapshot, width, self.screen.size.height - 2)
+        else:
+            lines = self.lines(self._snapshot, width)
         if lines == self._lines:
             return
-        is_taller = len(lines) != len(self._lines)
+        has_other_height = len(lines) != len(self._lines)
         self._lines = lines
-        self.refresh(layout=is_taller)
+        self.refresh(layout=has_other_height)

@@ -3,35 +3,111 @@
 from __future__ import annotations
 
 from textual.app import ComposeResult
-from textual.containers import Vertical
+from textual.containers import Container, Vertical
 
+from app.live.panel_history import PanelHistory
 from app.widgets.aes_panel import AesPanel
+from app.widgets.events_panel import EventsPanel
 from app.widgets.link_panel import LinkPanel
 from app.widgets.memory_bar import MemoryBar
 from app.widgets.panel import Panel
 from app.widgets.prefetch_panel import PrefetchPanel
+from app.widgets.residency_map import ResidencyMap
 from app.widgets.residency_panel import ResidencyPanel
 from app.widgets.tpot_panel import TpotPanel
-from engine.events import EngineReady, Snapshot
+from engine.events import EngineReady, Event, Snapshot
+
+PANELS: dict[str, type[Panel] | type[ResidencyPanel]] = {
+    "residency": ResidencyPanel,
+    "prefetch": PrefetchPanel,
+    "aes": AesPanel,
+    "tpot": TpotPanel,
+    "memory": MemoryBar,
+    "link": LinkPanel,
+    "events": EventsPanel,
+}
+"""Every panel by name, in the order of the column."""
+
+_TWO_ABREAST = 64
+"""Columns from which the panels of figures stand in two columns."""
+
+_MAP_EXTRA, _FEWEST_MAP_ROWS, _EVENTS_ROWS = 2, 4, 3
+"""Rows of RESIDENCY beside its map; rows that the map and EVENTS keep."""
 
 
 class PanelColumn(Vertical):
-    """Every panel, in the order of the column."""
+    """Every panel. It watches every state, and draws while it is displayed."""
+
+    def __init__(self, id: str | None = None) -> None:  # noqa: A002  Textual's own name
+        super().__init__(id=id)
+        self.history = PanelHistory()
 
     def compose(self) -> ComposeResult:
-        yield ResidencyPanel(id="residency")
-        yield PrefetchPanel("prefetch")
-        yield AesPanel("aes")
-        yield TpotPanel("tpot")
-        yield MemoryBar("memory")
-        yield LinkPanel("link")
+        made = {name: panel(name, self.history) for name, panel in PANELS.items()}
+        yield made["residency"]
+        with Container(id="figures"):
+            yield Vertical(made["prefetch"], made["aes"])
+            yield Vertical(made["tpot"], made["memory"], made["link"])
+        yield made["events"]
 
     def set_model(self, ready: EngineReady) -> None:
         """Take what the figures need to know about the model."""
-        self.query_one(AesPanel).top_k = ready.top_k
+        if self.history.ready is not ready:
+            self.note([ready])
+
+    def note(self, happened: list[Event]) -> None:
+        """Take in the engine's events."""
+        self.history.note(happened)
+        if happened and self.display:
+            self.query_one(EventsPanel).tell()
 
     def show(self, snapshot: Snapshot) -> None:
-        """Pass the newest state to every panel."""
+        """Take the newest state, and pass it to every panel while they are displayed."""
+        self.history.see(snapshot)
+        if self.display:
+            self._draw(snapshot)
+
+    def on_show(self) -> None:
+        if self.history.snapshot is not None:
+            self._draw(self.history.snapshot)
+
+    def on_resize(self) -> None:
+        self.set_class(self.content_size.width >= _TWO_ABREAST, "-two")
+        self.call_after_refresh(self._share_rows)
+
+    def _draw(self, snapshot: Snapshot) -> None:
         self.query_one(ResidencyPanel).show(snapshot)
         for panel in self.query(Panel).results(Panel):
-            panel.show(snapshot)
+            if panel.display:
+                panel.show(snapshot)
+        self.call_after_refresh(self._share_rows)
+
+    def _share_rows(self) -> None:
+        """RESIDENCY gets the rows its map can use; what is left is for EVENTS."""
+        residency, events = self.query_one(ResidencyPanel), self.query_one(EventsPanel)
+        kept = self.query_one("#figures").outer_size.height + (_EVENTS_ROWS if events.display else 0)
+        room = max(self.content_size.height - kept, _MAP_EXTRA + _FEWEST_MAP_ROWS)
+        layout = self.query_one(ResidencyMap).layout_for(room - _MAP_EXTRA)
+        height = _MAP_EXTRA + max(layout.rows, _FEWEST_MAP_ROWS) if layout and events.display else room
+        if residency.styles.height is None or residency.styles.height.value != height:
+            residency.styles.height = height
+
+    def take_focus(self) -> None:
+        """The focus to the first panel."""
+        self.query_one(ResidencyMap).focus()
+
+    # Opening panels and layers
+
+    def on_panel_maximised(self, message: Panel.Maximised) -> None:
+        self.maximise(message.name)
+
+    def maximise(self, name: str) -> None:
+        """Give a panel the whole screen."""
+        from app.screens.panel_view import PanelView
+
+        self.app.push_screen(PanelView(name, self.history))
+
+    def on_residency_map_layer_chosen(self, message: ResidencyMap.LayerChosen) -> None:
+        from app.screens.layer_detail import LayerDetail
+
+        self.app.push_screen(LayerDetail(message.layer, self.history))

@@ -2,48 +2,109 @@
 
 from __future__ import annotations
 
-from collections import deque
+from typing import ClassVar
 
 from textual.content import Content
 
 from app import figures
-from app.widgets.panel import Panel, heading, pairs
+from app.widgets.charts import Part, key_of, stacked
+from app.widgets.panel import Panel, heading, pair, pairs, table, wrapped
 from engine.events import Snapshot
 
-_HISTORY = 64
+_PARTS = (
+    Part("hit", "$exact", "█"),
+    Part("subst", "$approx", "≈"),
+    Part("late", "$accent", "▒"),
+    Part("miss", "$error", "·"),
+)
+"""In the order of `Outcomes`, from the bottom of a column up."""
+
+_CHART_ROWS = 2
 
 
 class PrefetchPanel(Panel):
-    """Hits, late arrivals and misses of this answer's routed experts; the use of issued prefetches."""
+    """How this answer's routed experts were served, over time and in all; the use of issued prefetches."""
 
-    def __init__(self, widget_id: str | None = None) -> None:
-        super().__init__(widget_id)
-        self._hit_rates: deque[float | None] = deque(maxlen=_HISTORY)
-        self._last = (0, 0)
-
-    def observe(self, snapshot: Snapshot) -> None:
-        counters = snapshot.turn_counters
-        hits, routed = counters.hits - self._last[0], counters.routed - self._last[1]
-        if routed < 0:  # another answer has begun
-            hits, routed = counters.hits, counters.routed
-            self._hit_rates.clear()
-        if routed > 0:
-            self._hit_rates.append(hits / routed)
-        self._last = (counters.hits, counters.routed)
+    TITLE: ClassVar[str] = "PREFETCH"
 
     def lines(self, snapshot: Snapshot, width: int) -> list[Content]:
         counters = snapshot.turn_counters
-        routed = counters.routed
-        first = [("late", figures.percent(counters.late, routed)), ("miss", figures.percent(counters.misses, routed))]
-        first.append(("depth", str(snapshot.prefetch_depth)))
-        line = pairs(*first)
-        spark = figures.sparkline(list(self._hit_rates), max(0, width - line.cell_length - 2), low=None, high=1.0)
         return [
-            heading("PREFETCH", f"hit {figures.share(counters.hits, routed)}", width),
-            Content.assemble(line, "  ", (spark, "$exact")),
-            pairs(
-                ("useful", figures.of(counters.prefetch_useful, counters.prefetch_issued)),
-                ("wasted", figures.count(counters.prefetch_wasted)),
-                ("cancelled", figures.count(counters.prefetch_cancelled)),
+            self._heading(snapshot, width),
+            *self._chart(width, _CHART_ROWS),
+            *wrapped(
+                [
+                    *self._key(snapshot)[2:],
+                    pair("depth", f"{snapshot.prefetch_depth} now"),
+                    pair("useful", figures.of(counters.prefetch_useful, counters.prefetch_issued)),
+                    pair(
+                        "wasted", figures.count(counters.prefetch_wasted) if counters.prefetch_issued else figures.DASH
+                    ),
+                ],
+                width,
             ),
         ]
+
+    def full_lines(self, snapshot: Snapshot, width: int, height: int) -> list[Content]:
+        served, used = self._served(snapshot), self._used(snapshot)
+        chart_rows = max(_CHART_ROWS, min(16, height - len(served) - len(used) - 7))
+        return [
+            self._heading(snapshot, width),
+            Content(""),
+            *self._chart(width, chart_rows),
+            *wrapped(self._key(snapshot), width),
+            Content(""),
+            *served,
+            Content(""),
+            *used,
+            *pairs(width, ("depth now, experts a layer", str(snapshot.prefetch_depth))),
+        ]
+
+    def _heading(self, snapshot: Snapshot, width: int) -> Content:
+        counters = snapshot.turn_counters
+        share = figures.share(counters.hits, counters.routed)
+        return heading(self.TITLE, (f"hit {share}", f"hit {figures.percent(counters.hits, counters.routed)}"), width)
+
+    def _chart(self, width: int, height: int) -> list[Content]:
+        looks = list(self.history.outcomes.looks)
+        if not looks or width < 1:
+            return [Content.styled(figures.DASH, "$quiet")] + [Content("")] * (height - 1)
+        return stacked(looks, width, height, _PARTS, can_colour=not self.app.no_color)
+
+    def _key(self, snapshot: Snapshot) -> list[Content]:
+        counters = snapshot.turn_counters
+        values = (counters.hits, counters.substituted, counters.late, counters.misses)
+        return [
+            key_of(part, figures.percent(value, counters.routed), can_colour=not self.app.no_color)
+            for part, value in zip(_PARTS, values, strict=True)
+        ]
+
+    def _served(self, snapshot: Snapshot) -> list[Content]:
+        """The parts of what was routed."""
+        counters = snapshot.turn_counters
+        rows = (
+            ("resident hits", counters.resident_hits),
+            ("prefetched hits", counters.prefetched_hits),
+            ("late", counters.late),
+            ("misses, cold", counters.cold_misses),
+            ("misses, evicted before", counters.capacity_misses),
+            ("substituted", counters.substituted),
+        )
+        return _shares("of the experts routed to in this answer", rows, counters.routed)
+
+    def _used(self, snapshot: Snapshot) -> list[Content]:
+        """The parts of what was prefetched."""
+        counters = snapshot.turn_counters
+        rows = (
+            ("useful", counters.prefetch_useful),
+            ("late", counters.prefetch_late),
+            ("wasted", counters.prefetch_wasted),
+            ("cancelled", counters.prefetch_cancelled),
+            ("in flight or unused yet", counters.prefetch_in_flight),
+        )
+        return _shares("of the prefetches issued in this answer", rows, counters.prefetch_issued)
+
+
+def _shares(title: str, rows: tuple[tuple[str, int], ...], whole: int) -> list[Content]:
+    listed = [(name, figures.of(value, whole), figures.percent(value, whole)) for name, value in rows]
+    return [Content.styled(title, "bold $quiet"), *table(listed)]

@@ -2,29 +2,60 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
+from textual import events
 from textual.app import ComposeResult
+from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
 from app import figures
-from app.widgets.panel import heading
+from app.key_map import bindings_of
+from app.live.expert_use import HOT
+from app.live.panel_history import PanelHistory
+from app.widgets.panel import Panel, heading, wrapped
 from app.widgets.residency_map import GLYPHS, ResidencyMap
-from engine.events import HOST, Snapshot
+from engine.events import ARRIVING, HOST, IN_USE, RESIDENT, SUBSTITUTE, Snapshot
 
 _LEGEND = (
-    (3, "in use", "$expert-in-use"),
-    (1, "resident", "$expert-resident"),
-    (2, "coming", "$expert-arriving"),
-    (0, "host", "$expert-host"),
-    (4, "subst", "$expert-substitute"),
+    (IN_USE, "in use", "$expert-in-use"),
+    (HOT, "hot", "$expert-hot"),
+    (RESIDENT, "resident", "$expert-resident"),
+    (ARRIVING, "coming", "$expert-arriving"),
+    (HOST, "host", "$quiet"),
+    (SUBSTITUTE, "subst", "$expert-substitute"),
 )
+
+COLOURS = {code: colour for code, _, colour in _LEGEND}
+"""The colour of an expert's glyph, by code."""
+
+
+def legend(*, is_by_slot: bool = False, are_halves: bool = False) -> list[Content]:
+    """What the glyphs and colours of experts mean. `are_halves`: cells are drawn as half-blocks, by colour alone."""
+    return [
+        Content.assemble(
+            ("■" if are_halves else GLYPHS[code], "$expert-host" if are_halves and code == HOST else colour),
+            ("empty" if code == HOST and is_by_slot else name, "$quiet"),
+        )
+        for code, name, colour in _LEGEND
+    ]
 
 
 class ResidencyPanel(Vertical):
     """Experts on the device, of all."""
 
-    _snapshot: Snapshot | None = None
+    TITLE = "RESIDENCY"
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings_of("panel")]
+
+    def __init__(
+        self, widget_id: str | None = None, history: PanelHistory | None = None, *, is_maximised: bool = False
+    ) -> None:
+        super().__init__(id=widget_id, classes="-maximised" if is_maximised else "")
+        self.history = history or PanelHistory()
+        self.is_maximised = is_maximised
+        self._snapshot: Snapshot | None = None
 
     def compose(self) -> ComposeResult:
         yield Static(id="residency-heading", markup=False)
@@ -35,41 +66,52 @@ class ResidencyPanel(Vertical):
         self.call_after_refresh(self._show_nothing)
 
     def _show_nothing(self) -> None:
-        if self.query_one(ResidencyMap).layout_plan is None:
-            self._update("#residency-heading", heading("RESIDENCY", figures.DASH, self.size.width, "$quiet"))
+        if self._snapshot is None:
+            self._update("#residency-heading", heading(self.TITLE, figures.DASH, self.size.width, "$quiet"))
 
     def on_resize(self) -> None:
         """Draw the key and heading again once the map knows its room."""
-        if self._snapshot is not None:
-            self.call_after_refresh(self.show, self._snapshot)
+        self.call_after_refresh(self._describe)
 
     def show(self, snapshot: Snapshot) -> None:
         """Take the newest state."""
         self._snapshot = snapshot
+        self.query_one(ResidencyMap).show(snapshot, self.history.use.mark_hot(snapshot.residency))
+        self._describe()
+
+    def on_click(self, event: events.Click) -> None:
+        if event.chain == 2:
+            self.action_maximise()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """What is maximised is not maximised again."""
+        return not (action == "maximise" and self.is_maximised)
+
+    def action_maximise(self) -> None:
+        """Give it the whole screen."""
+        if self.id and not self.is_maximised:
+            self.post_message(Panel.Maximised(self.id))
+
+    def action_step(self, direction: int) -> None:
+        """Move between panels."""
+        Panel.move_focus(self.screen, direction)
+
+    def _describe(self) -> None:
+        """The heading and the key, which depend on how the map is laid out."""
+        snapshot, layout = self._snapshot, self.query_one(ResidencyMap).layout_plan
+        if snapshot is None or layout is None:
+            self._show_nothing()
+            return
         num_experts = sum(map(len, snapshot.residency))
         on_device = num_experts - sum(codes.count(HOST) for codes in snapshot.residency)
-        heat = self.query_one(ResidencyMap)
-        heat.show(snapshot)
         share = figures.share(on_device, num_experts)
-        note = heat.layout_plan.note if heat.layout_plan else ""
-        self._update(
-            "#residency-heading",
-            heading("RESIDENCY", f"{note}  {figures.of(on_device, num_experts)}" if note else share, self.size.width),
-        )
-        self._update("#residency-legend", self._legend(heat))
+        ways = (f"{layout.note} · {share}", f"{layout.note} · {figures.of(on_device, num_experts)}")
+        figure = (*ways, layout.note) if layout.note else (share,)
+        self._update("#residency-heading", heading(self.TITLE, figure, self.size.width))
+        entries = legend(is_by_slot=layout.is_by_slot, are_halves=layout.layers_per_row == 2)
+        self._update("#residency-legend", wrapped(entries, self.size.width, " ")[0])
 
     def _update(self, selector: str, content: Content) -> None:
         static = self.query_one(selector, Static)
         if static.content != content:
             static.update(content, layout=False)
-
-    def _legend(self, heat: ResidencyMap) -> Content:
-        layout = heat.layout_plan
-        if layout is None:
-            return Content("")
-        parts: list[str | tuple[str, str]] = []
-        for code, name, colour in _LEGEND:
-            glyph = "■" if layout.layers_per_row == 2 else GLYPHS[code]
-            parts += [" "] if parts else []
-            parts += [(glyph, colour), (f" {name}", "$quiet")]
-        return Content.assemble(*parts)

@@ -7,14 +7,15 @@ from textual.content import Content
 from app import figures
 from app.widgets.memory_bar import in_unit, unit_of
 from app.widgets.panel import Panel
+from app.widgets.tpot_panel import times_the_limit
 from engine.config import APPROX
 from engine.events import HOST, Snapshot
 
 _SPARK_WIDTH = 6
 
 
-class StatusLine(Panel):
-    """TPOT, hits, residency, substitutions and memory; whatever does not fit is left out from the right."""
+class StatusLine(Panel, can_focus=False):
+    """TPOT, hits, substitutions, residency, memory and more; whatever does not fit is left out from the right."""
 
     def blank_lines(self, width: int) -> list[Content]:
         return [Content.styled("no figures yet", "$quiet")]
@@ -29,16 +30,13 @@ class StatusLine(Panel):
         return [line]
 
     def _items(self, snapshot: Snapshot) -> list[Content]:
-        counters, timing, memory = snapshot.turn_counters, snapshot.timing, snapshot.memory
+        counters, timing, memory, link = snapshot.turn_counters, snapshot.timing, snapshot.memory, snapshot.link
         num_experts = sum(map(len, snapshot.residency))
         on_device = num_experts - sum(codes.count(HOST) for codes in snapshot.residency)
-        spark = figures.sparkline(list(timing.recent_tpot_ms), _SPARK_WIDTH)
         aes_colour = "$approx" if snapshot.mode == APPROX else "$foreground"
+        emulated = " emulated" if link.emulated_bytes_per_s is not None else ""
         return [
-            _item(
-                "TPOT",
-                Content.assemble(figures.milliseconds(timing.tpot_now_ms), " " if spark else "", (spark, "$secondary")),
-            ),
+            _item("TPOT", _speed(figures.milliseconds(timing.tpot_now_ms), list(timing.recent_tpot_ms))),
             _item("hit", Content(_share(counters.hits, counters.routed))),
             _item(
                 "aes",
@@ -46,11 +44,21 @@ class StatusLine(Panel):
             ),
             _item("res", Content(_share(on_device, num_experts))),
             _item("mem", Content(_memory(memory.rss_bytes, memory.budget_bytes))),
+            _item("link", Content(figures.bandwidth(link.bytes_per_s) + emulated)),
+            _item("late", Content(figures.percent(counters.late, counters.routed))),
+            _item("copy", Content(figures.percent(timing.link_wait_rate))),
+            _item("limit", Content(times_the_limit(timing))),
+            _item("p95", Content(figures.milliseconds(timing.tpot_p95_ms))),
         ]
 
 
 def _item(name: str, value: Content) -> Content:
     return Content.assemble((f"{name} ", "$quiet"), value)
+
+
+def _speed(now: str, recent: list[float | None]) -> Content:
+    spark = figures.sparkline(recent, _SPARK_WIDTH)
+    return Content.assemble(now, " " if spark else "", (spark, "$secondary"))
 
 
 def _share(part: int, whole: int) -> str:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.widgets.heat_layout import LABEL_WIDTH, NOTHING, HeatLayout, cell_rows, plan_layout
+from app.widgets.heat_layout import LABEL_WIDTH, NOTHING, PARTLY, HeatLayout, cell_rows, plan_layout
 from engine.events import ARRIVING, HOST, IN_USE, RESIDENT, SUBSTITUTE
 
 
@@ -54,7 +54,7 @@ def test_it_always_fits_and_leaves_no_expert_out(
     assert bool(layout.note) == layout.is_grouped
 
 
-def test_groups_show_the_most_urgent_state_else_the_majority() -> None:
+def test_groups_show_the_most_urgent_state_else_how_many_are_resident() -> None:
     layout = HeatLayout(1, 1, 1, 1, 4, 1)
     codes = bytes(
         [
@@ -65,8 +65,32 @@ def test_groups_show_the_most_urgent_state_else_the_majority() -> None:
             RESIDENT,
         ]
     )
-    assert cell_rows([codes], 17, layout) == [bytes([SUBSTITUTE, ARRIVING, RESIDENT, HOST, RESIDENT])]
+    assert cell_rows([codes], 17, layout) == [bytes([SUBSTITUTE, ARRIVING, PARTLY[1], PARTLY[0], RESIDENT])]
     assert layout.note == "1 cell = 4 experts"
+
+
+def test_slots_are_shown_where_experts_have_no_room_each() -> None:
+    by_slot = plan_layout(48, 128, 43, 24, can_halve=True, num_slots=32)
+    assert by_slot == HeatLayout(24, 1, 1, 2, 1, 1, is_by_slot=True)
+    assert by_slot.note == "1 cell = 1 slot"
+    grouped = plan_layout(48, 128, 43, 24, can_halve=True, num_slots=64)
+    assert grouped is not None
+    assert grouped.note == "1 cell = 4 experts"
+
+
+def test_slot_counts_take_columns_only_where_there_are_any() -> None:
+    counted = plan_layout(30, 16, 43, 15, can_halve=True, count_width=3)
+    assert counted == HeatLayout(15, 1, 2, 2, 1, 1, count_width=6)
+    without = plan_layout(30, 16, 36, 15, can_halve=True, count_width=3)
+    assert without == HeatLayout(15, 1, 2, 2, 1, 1)
+
+
+@pytest.mark.parametrize("layout", [HeatLayout(15, 1, 2, 2, 1, 1), HeatLayout(8, 2, 1, 2, 1, 1, count_width=4)])
+def test_a_place_of_the_map_names_its_layer(layout: HeatLayout) -> None:
+    block_width = LABEL_WIDTH + 16 * layout.cell_width + layout.count_width + 2
+    for layer in range(0, 30, 2):
+        block = layer // layout.layers_per_row // layout.rows
+        assert layout.layer_at(block * block_width + 5, layout.line_of(layer), 16) == layer
 
 
 def test_layers_with_fewer_experts_are_filled_up() -> None:
