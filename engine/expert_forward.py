@@ -199,8 +199,12 @@ class MoeLayer:
         return self._layout.bind(fetched.staged)
 
     def _by_expert(self, index: torch.Tensor) -> tuple[list[int], dict[int, torch.Tensor]]:
-        """(experts, most used first; expert -> its rows in the flat [tokens * k] routing, ascending)."""
-        sorted_ids, permutation = torch.sort(index.reshape(-1), stable=True)
+        """(experts, most used first; expert -> its rows in the flat [tokens * k] routing).
+
+        Sorted as the library sorts, which with several threads leaves an expert's rows in no order: where a row stands
+        in a product can decide its last bit.
+        """
+        sorted_ids, permutation = torch.sort(index.reshape(-1))
         experts, counts = torch.unique_consecutive(sorted_ids, return_counts=True)
         rows = dict(zip(experts.tolist(), permutation.split(counts.tolist()), strict=True))
         known = [expert for expert in rows if expert < self.geometry.num_experts]

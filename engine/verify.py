@@ -148,8 +148,12 @@ def _against_whole_model(
 
 
 def load_whole(engine: OffloadedModel) -> Any:
-    """The unmodified model of the same checkpoint, held whole, with the library's own experts function."""
-    return AutoModelForCausalLM.from_pretrained(
+    """The unmodified model of the same checkpoint, held whole, with the library's own experts function.
+
+    In memory of its own: the library maps the files, where tensors begin anywhere, and some kernels multiply float32 in
+    another order where a tensor does not begin at a multiple of 16 bytes.
+    """
+    whole = AutoModelForCausalLM.from_pretrained(
         engine.loaded.folder,
         dtype="auto",
         experts_implementation="grouped_mm",
@@ -157,6 +161,9 @@ def load_whole(engine: OffloadedModel) -> Any:
         local_files_only=True,
         trust_remote_code=False,
     ).eval()
+    for value in whole.parameters():
+        value.data = value.data.clone()
+    return whole
 
 
 def library_greedy(whole: Any, prompt: list[int], num_new_tok: int, chunk_tok: int) -> tuple[list[int], torch.Tensor]:

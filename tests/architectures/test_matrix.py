@@ -3,6 +3,8 @@ library."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +12,24 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from engine.config import EngineConfig
+from engine.config import EVICTION_POLICIES, FULL_LAYER, PREFETCHERS, RING, EngineConfig
 from engine.errors import UnsupportedModelError
 from engine.offloaded_model import OffloadedModel
 from tests.architectures.tiny import NUM_EXPERTS, SUPPORTED, TOP_K, UNSUPPORTED, VOCAB, save_checkpoint
 
-PROMPT_TOK = (1, 7, 40)
+PROMPT_TOK = (1, 7, 64, 600)
+"""A token, less than a chunk, a chunk, ten of them."""
+NUM_POSITIONS = 1024
 NEW_TOK = 12
 CHUNK_TOK = 64
+
+COMBINATIONS = tuple(product(EVICTION_POLICIES, PREFETCHERS, (FULL_LAYER, RING)))
+"""Every choice of policies that is exact: eviction, prefetch, prefill path."""
+
+
+def policies_of(combination: tuple[str, str, str]) -> dict[str, Any]:
+    """The configuration's fields. Two experts ahead, so that prefetches are wrong now and then."""
+    return {**dict(zip(("eviction", "prefetch", "prefill"), combination, strict=True)), "prefetch_depth": 2}
 
 
 def open_model(folder: Path, **options: Any) -> OffloadedModel:
@@ -28,20 +40,29 @@ def open_model(folder: Path, **options: Any) -> OffloadedModel:
 
 
 def reference(folder: Path) -> Any:
-    """The unmodified library's model."""
-    return AutoModelForCausalLM.from_pretrained(folder, dtype="auto", experts_implementation="grouped_mm").eval()
+    """The unmodified library's model, in memory of its own: in a mapped file the length of the header says where
+    tensors begin, and with that which kernel multiplies them."""
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto", experts_implementation="grouped_mm").eval()
+    for value in model.parameters():
+        value.data = value.data.clone()
+    return model
 
 
-def reference_greedy(model: Any, prompt: list[int], num_new_tok: int) -> tuple[list[int], torch.Tensor]:
-    """Greedy ids of the unmodified model, and the logits [vocab] at the prompt's end."""
-    ids, cache, first, step = [], None, None, torch.tensor([prompt])
+def reference_greedy(
+    model: Any, prompt: list[int], num_new_tok: int, chunk_tok: int = CHUNK_TOK
+) -> tuple[list[int], torch.Tensor]:
+    """Greedy ids of the unmodified model, and the logits [vocab] at the prompt's end, on the same chunk schedule."""
+    ids: list[int] = []
+    cache, first = None, None
+    steps = [prompt[start : start + chunk_tok] for start in range(0, len(prompt), chunk_tok)]
     with torch.inference_mode():
-        for _ in range(num_new_tok):
-            output = model(input_ids=step, cache=cache, use_cache=True, logits_to_keep=1)
+        while len(ids) < num_new_tok:
+            output = model(input_ids=torch.tensor([steps.pop(0)]), cache=cache, use_cache=True, logits_to_keep=1)
             cache, logits = output.cache, output.logits[0, -1]
-            first = logits.clone() if first is None else first
-            ids.append(int(logits.argmax()))
-            step = torch.tensor([[ids[-1]]])
+            if not steps:
+                first = logits.clone() if first is None else first
+                ids.append(int(logits.argmax()))
+                steps = [ids[-1:]]
     assert first is not None
     return ids, first
 
@@ -51,12 +72,37 @@ def prompt_of(num_tok: int) -> list[int]:
     return torch.randint(3, VOCAB, (num_tok,), generator=generator).tolist()
 
 
+Expected = dict[int, tuple[list[int], torch.Tensor]]
+"""By prompt length, the library's ids and logits."""
+
+
+def expected_of(plain: Any) -> Expected:
+    """To be asked once the engine has chosen the number of threads: another number gives other bits."""
+    return {num_tok: reference_greedy(plain, prompt_of(num_tok), NEW_TOK) for num_tok in PROMPT_TOK}
+
+
+def require_equal(engine: OffloadedModel, expected: Expected) -> None:
+    before = engine.cache.total_counters()
+    for num_tok, (expected_ids, expected_logits) in expected.items():
+        ids, logits = engine.greedy_ids(prompt_of(num_tok), NEW_TOK)
+        assert torch.equal(logits, expected_logits), (
+            f"{num_tok} tokens: off by {(logits - expected_logits).abs().max()}"
+        )
+        assert ids == expected_ids, f"{num_tok} tokens"
+    engine.cache.check_integrity()
+    counters = engine.cache.total_counters() - before
+    assert counters.routed == (NEW_TOK - 1) * len(expected) * TOP_K * len(engine.layers)
+    assert counters.misses + counters.late > 0
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
 @pytest.mark.parametrize("name", SUPPORTED)
 def test_equal_to_the_library(name: str, dtype: torch.dtype, tmp_path: Path) -> None:
-    folder = save_checkpoint(tmp_path / name, name, dtype)
+    """With other policies on every architecture, so that each combination is met."""
+    folder = save_checkpoint(tmp_path / name, name, dtype, num_positions=NUM_POSITIONS)
     plain = reference(folder)
-    engine = open_model(folder)
+    number = 2 * list(SUPPORTED).index(name) + (dtype is torch.bfloat16)
+    engine = open_model(folder, **policies_of(COMBINATIONS[number % len(COMBINATIONS)]))
     try:
         model = engine.loaded.model
         assert not [key for key, value in (*model.named_parameters(), *model.named_buffers()) if value.is_meta]
@@ -65,17 +111,24 @@ def test_equal_to_the_library(name: str, dtype: torch.dtype, tmp_path: Path) -> 
             for withheld in engine.loaded.modules
             for key in withheld.parameters
         )
-        for num_tok in PROMPT_TOK:
-            expected_ids, expected_logits = reference_greedy(plain, prompt_of(num_tok), NEW_TOK)
-            ids, logits = engine.greedy_ids(prompt_of(num_tok), NEW_TOK)
-            assert torch.equal(logits, expected_logits), (
-                f"{num_tok} tokens: off by {(logits - expected_logits).abs().max()}"
-            )
-            assert ids == expected_ids, f"{num_tok} tokens"
-        engine.cache.check_integrity()
-        counters = engine.cache.total_counters()
-        assert counters.routed == (NEW_TOK - 1) * len(PROMPT_TOK) * TOP_K * len(engine.layers)
-        assert counters.misses > 0
+        require_equal(engine, expected_of(plain))
+    finally:
+        engine.close()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
+@pytest.mark.parametrize("name", SUPPORTED)
+def test_equal_to_the_library_with_every_combination_of_policies(name: str, dtype: torch.dtype, tmp_path: Path) -> None:
+    folder = save_checkpoint(tmp_path / name, name, dtype, num_positions=NUM_POSITIONS)
+    plain = reference(folder)
+    engine = open_model(folder)
+    try:
+        expected = expected_of(plain)
+        for combination in COMBINATIONS:
+            engine.rebuild(replace(engine.config, **policies_of(combination)), engine.budget.slots_per_layer)
+            require_equal(engine, expected)
     finally:
         engine.close()
 

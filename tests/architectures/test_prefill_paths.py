@@ -14,7 +14,14 @@ from engine.expert_prefill import RING as STREAMED
 from engine.expert_prefill import SELECTIVE
 from engine.offloaded_model import OffloadedModel
 from offload.errors import WaitCancelled
-from tests.architectures.test_matrix import NEW_TOK, open_model, prompt_of, reference, reference_greedy
+from tests.architectures.test_matrix import (
+    NEW_TOK,
+    NUM_POSITIONS,
+    open_model,
+    prompt_of,
+    reference,
+    reference_greedy,
+)
 from tests.architectures.tiny import save_checkpoint
 
 LAYOUTS = ("qwen3_moe", "gpt_oss", "deepseek_v3", "minimax", "nemotron_h")
@@ -28,11 +35,11 @@ def residents(engine: OffloadedModel) -> list[bytes]:
 @pytest.mark.parametrize("path", [FULL_LAYER, RING])
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_exact_and_the_decode_set_is_left_alone(name: str, path: str, tmp_path: Path) -> None:
-    folder = save_checkpoint(tmp_path / name, name, torch.bfloat16)
+    folder = save_checkpoint(tmp_path / name, name, torch.bfloat16, num_positions=NUM_POSITIONS)
     plain = reference(folder)
     engine = open_model(folder, residency=0.5, prefill=path)
     try:
-        for num_tok in (7, 40, 1, 40):
+        for num_tok in (7, 64, 1, 600):
             expected_ids, expected_logits = reference_greedy(plain, prompt_of(num_tok), NEW_TOK)
             before = residents(engine)
             is_full = not any(engine.cache.has_empty_slot(layer) for layer in range(len(engine.layers)))

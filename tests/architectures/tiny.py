@@ -22,7 +22,6 @@ _COMMON: dict[str, Any] = {
     "num_hidden_layers": 3,
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
-    "max_position_embeddings": 256,
     "pad_token_id": 0,
     "bos_token_id": 1,
     "eos_token_id": 2,
@@ -161,10 +160,15 @@ UNSUPPORTED: dict[str, dict[str, Any]] = {
 
 
 def save_checkpoint(
-    folder: Path, name: str, dtype: torch.dtype = torch.float32, seed: int = 0, shard_bytes: int | str = "50GB"
+    folder: Path,
+    name: str,
+    dtype: torch.dtype = torch.float32,
+    seed: int = 0,
+    shard_bytes: int | str = "50GB",
+    num_positions: int = 256,
 ) -> Path:
     """A random checkpoint of architecture `name` in `folder`, with a word-level tokenizer of `VOCAB` words."""
-    options = {**_COMMON, **(SUPPORTED | UNSUPPORTED)[name]}
+    options = {**_COMMON, "max_position_embeddings": num_positions, **(SUPPORTED | UNSUPPORTED)[name]}
     torch.manual_seed(seed)
     config = AutoConfig.for_model(name, **options)
     model = AutoModelForCausalLM.from_config(config, dtype=dtype, experts_implementation="eager").eval()
