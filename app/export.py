@@ -6,7 +6,6 @@ keys are those of ChatRecord and TurnRecord, the turns in order.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -17,6 +16,7 @@ from app import answer_record
 from app.chat_records import ASSISTANT, FAILED, PARTIAL, STOPPED, USER, ChatRecord, TurnRecord, title_from
 from app.chat_store import ChatStore
 from app.chat_words import moment
+from app.terminal_text import json_text
 from engine.errors import MoeChatError
 
 FORMAT, VERSION = "moe-chat", 1
@@ -64,7 +64,7 @@ def as_markdown(kept: KeptChat) -> str:
 def as_json(chats: Iterable[KeptChat]) -> str:
     """Everything that is kept of the chats, as text to be read back."""
     written = [{**asdict(kept.chat), "turns": [turn_json(turn) for turn in kept.turns]} for kept in chats]
-    return json.dumps({"format": FORMAT, "version": VERSION, "chats": written}, ensure_ascii=False, indent=1) + "\n"
+    return json_text({"format": FORMAT, "version": VERSION, "chats": written}) + "\n"
 
 
 def turn_json(turn: TurnRecord) -> dict[str, object]:

@@ -1,40 +1,22 @@
-"""`moe-chat ask`: one question, no screen. The answer goes to standard output, everything else to standard error.
-
-With --json, one object a line. Each has `event`; the other keys are, by event:
-    loading   stage, done, total, unit
-    ready     model, moe_layers, experts, top_k, context_tok, effective, notices, load_s
-    domain    domain, num_warmed, expected_hit_rate (num_warmed is null without a profile)
-    prefill   done_tok, total_tok, reused_tok, note
-    text      text, num_tok (tokens of the answer so far)
-    mode      mode, at_tok
-    end       reason, label, text, stats (every counter of the answer)
-    error     title, message, hint
-"""
+"""An engine without a screen: started, loaded, listened to, interrupted, and ended whatever happens."""
 
 from __future__ import annotations
 
-import argparse
-import os
 import signal
-import stat
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from types import FrameType
 
-from app import answer_record, options, profile_words
-from app.domains import domain_named
 from app.engine_bridge import EngineLink
 from app.engine_launch import make_link
 from app.headless_screen import HeadlessScreen
 from app.instance import InstanceLock
 from app.paths import AppPaths
-from engine.api import Cancel, Load, Message, Submit
+from engine.api import Load
 from engine.config import EngineConfig
-from engine.errors import ConfigError, MoeChatError
-from engine.events import CANCELLED, ERROR, EngineReady, Event, Failed, Profiles, TurnEnded
+from engine.errors import MoeChatError
+from engine.events import EngineReady, Event, Failed
 
 EXIT_OK, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 130
 
@@ -76,6 +58,7 @@ class EngineFailure(MoeChatError):
     def __init__(self, failure: Failed) -> None:
         super().__init__(failure.message, failure.hint)
         self.title = failure.title
+        self.failure = failure
 
 
 @contextmanager
@@ -129,63 +112,3 @@ def events_of(
             if not told:
                 told = True
                 on_interrupt()
-
-
-def question_text(words: list[str]) -> str:
-    """The question, with what is piped in as its context. Raises ConfigError when there is neither."""
-    question, context = " ".join(words).strip(), _piped_text().strip()
-    if not question and not context:
-        raise ConfigError("There is no question.", 'Write it like moe-chat ask "What is the capital of France?"')
-    return "\n\n".join(part for part in (context, question) if part)
-
-
-def _piped_text() -> str:
-    """Standard input when it is a pipe or a file."""
-    if sys.stdin is None or sys.stdin.closed:
-        return ""
-    try:
-        kind = os.fstat(sys.stdin.fileno()).st_mode
-    except (OSError, ValueError):
-        return ""
-    if not (stat.S_ISFIFO(kind) or stat.S_ISREG(kind)):
-        return ""
-    return sys.stdin.buffer.read().decode("utf-8", "replace")
-
-
-def ask(arguments: argparse.Namespace) -> int:
-    """Run `moe-chat ask`; returns the exit code."""
-    config = replace(options.engine_config(arguments), domain=arguments.domain)
-    sampling = options.sampling_config(arguments)
-    system = arguments.system if arguments.system is not None else domain_named(arguments.domain).system_prompt.strip()
-    messages = (*([Message("system", system)] if system else []), Message("user", question_text(arguments.question)))
-    interrupt = Interrupt()
-    screen = HeadlessScreen(is_json=arguments.json)
-    with interrupt.installed(), running_engine(config, screen, interrupt) as (link, ready):
-        ended = _answer(link, Submit(1, messages, sampling), screen, interrupt, arguments.domain)
-    if ended is None:
-        return EXIT_INTERRUPTED
-    if arguments.stats:
-        screen.stats(answer_record.stats_lines(ended.stats, ended.reason, ready.top_k))
-    if ended.reason == CANCELLED or interrupt.since is not None:
-        return EXIT_INTERRUPTED
-    return EXIT_FAILED if ended.reason == ERROR else EXIT_OK
-
-
-def _answer(
-    link: EngineLink, question: Submit, screen: HeadlessScreen, interrupt: Interrupt, domain: str
-) -> TurnEnded | None:
-    """Ask and print; None when the user stopped it and the engine did not end it in time."""
-    link.send(question)
-    for event in events_of(link, interrupt, on_interrupt=lambda: link.send(Cancel(question.request_id))):
-        screen.event(event)
-        if isinstance(event, Profiles):
-            for state in event.profiles:
-                if state.domain == domain and state.problem:
-                    screen.note(profile_words.unusable(state))
-        if isinstance(event, TurnEnded):
-            return event
-        if isinstance(event, Failed):
-            screen.end_text()
-            raise EngineFailure(event)
-    screen.end_text()
-    return None

@@ -22,6 +22,7 @@ from app.headless import (
 from app.headless_profiles import profile_command
 from app.headless_screen import HeadlessScreen
 from app.paths import AppPaths
+from app.settings import Settings
 from engine.api import BenchOverhead, BenchPolicies, BuildProfile, Cancel, DeleteProfile, Plan, ShowProfile, Verify
 from engine.config import EngineConfig
 from engine.events import Failed, TaskEnded
@@ -33,7 +34,7 @@ _REQUEST_ID = 1
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the task, print what it found; 0 only when the task says it is well. Raises ConfigError, EngineFailure."""
-    config = options.engine_config(arguments)
+    config = Settings.of(arguments).engine_config()
     task = _task(arguments, config)
     interrupt, screen = Interrupt(), HeadlessScreen(is_json=False)
     with interrupt.installed(), _engine_for(task, config, screen, interrupt) as link:

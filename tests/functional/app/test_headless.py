@@ -13,24 +13,9 @@ import pytest
 
 from app import cli, headless
 from engine.api import BenchOverhead, BenchPolicies, Cancel, Command, Load, Submit, Verify
-from engine.events import CANCELLED, STOP, Failed, PrefillProgress, TaskEnded, TaskProgress, TextDelta
-from tests.functional.app.fake_engine import FakeEngine, ObedientEngine
-
-Play = Callable[[FakeEngine, Command], None]
-
-
-class PlayedEngine(ObedientEngine):
-    """Loads, then does what the test says to any other command."""
-
-    def __init__(self, play: Play) -> None:
-        super().__init__()
-        self._play = play
-
-    def answer(self, command: Command) -> None:
-        if isinstance(command, Load):
-            super().answer(command)
-        else:
-            self._play(self, command)
+from engine.events import CANCELLED, Failed, TaskEnded, TaskProgress, TextDelta
+from tests.functional.app.fake_engine import FakeEngine
+from tests.functional.app.played_engine import Play, PlayedEngine, say_paris
 
 
 @pytest.fixture
@@ -44,13 +29,6 @@ def play(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Play], Fa
 
     monkeypatch.setenv("MOE_CHAT_HOME", str(tmp_path))
     return install
-
-
-def say_paris(engine: FakeEngine, command: Command) -> None:
-    if isinstance(command, Submit):
-        engine.tell(PrefillProgress(command.request_id, 0, 20, 0))
-        engine.tell(TextDelta(command.request_id, "It is ", 2), TextDelta(command.request_id, "Paris.", 4))
-        engine.end_answer(command.request_id, "It is Paris.", 4, reason=STOP)
 
 
 def test_ask_prints_the_answer_and_nothing_else_on_stdout(
@@ -83,10 +61,10 @@ def test_json_is_one_object_a_line(play: Callable[[Play], FakeEngine], capsys: p
     assert cli.main(["ask", "--json", "--stats", "capital?"]) == 0
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     kinds = [event["event"] for event in events]
-    assert kinds == ["loading", "ready", "prefill", "text", "text", "end"]
+    assert kinds == ["chat", "loading", "ready", "prefill", "text", "text", "end"]
     assert events[-1]["text"] == "It is Paris."
     assert events[-1]["stats"]["counters"]["routed"] == 240
-    assert events[1]["effective"]["residency"] == "50 %"
+    assert events[2]["effective"]["residency"] == "50 %"
 
 
 def test_domain_and_system_prompt(play: Callable[[Play], FakeEngine]) -> None:

@@ -144,7 +144,7 @@ def test_ask_warms_the_cache_by_the_domains_profile(play: Install, capsys: pytes
     engine.tell(DomainSet("maths", None, None))
     assert cli.main(["ask", "--json", "--domain", "maths", "1+1"]) == cli.EXIT_OK
     printed = capsys.readouterr()
-    assert json.loads(printed.out.splitlines()[0]) == {
+    assert json.loads(printed.out.splitlines()[1]) == {
         "event": "domain",
         "domain": "maths",
         "num_warmed": None,

@@ -1,0 +1,64 @@
+"""`moe-chat chats ...`, as a parser."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+
+_EXIT_CODES = "exit codes: 0 done · 1 there is no such chat, or it could not be done · 2 wrong usage"
+_CHAT = "its id, the beginning of it, or `last`"
+
+
+def add_chats(commands: Commands) -> None:
+    """Listing, showing, searching, exporting, importing, renaming and deleting chats."""
+    chats = commands.add_parser(
+        "chats",
+        help="list, show, search, export, import, rename and delete chats",
+        description="The chats that are kept on this machine. No model is loaded.",
+        epilog=f"CHAT is {_CHAT}. {_EXIT_CODES}",
+    )
+    kinds = chats.add_subparsers(dest="chats", metavar="WHAT", required=True)
+    listed = _add(kinds, "list", "the chats, the newest first; the versions of one as one line")
+    listed.add_argument("--all", action="store_true", help="every version by itself")
+    listed.add_argument("--ids", action="store_true", help="the ids alone, of every chat")
+    _add_limit(listed, 20)
+    searched = _add(kinds, "search", "find a text in titles and turns, the newest first")
+    searched.add_argument("text", nargs="+", metavar="TEXT", help='words, or "words in this order" in their own quotes')
+    _add_limit(searched, 50)
+    shown = _add(kinds, "show", "print a chat")
+    shown.add_argument("chat", metavar="CHAT", help=_CHAT)
+    for kind in (listed, searched, shown):
+        kind.add_argument("--json", action="store_true", help="print it as JSON")
+    _add_files(kinds)
+    renamed = _add(kinds, "rename", "call a chat something else")
+    renamed.add_argument("chat", metavar="CHAT", help=_CHAT)
+    renamed.add_argument("title", nargs="+", metavar="TITLE", help='the title; "" makes one from the first question')
+    deleted = _add(kinds, "delete", "delete chats, after asking")
+    deleted.add_argument("chat", nargs="+", metavar="CHAT", help=_CHAT)
+    deleted.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def _add_files(kinds: Commands) -> None:
+    exported = _add(kinds, "export", "write chats as Markdown to read, or as JSON to keep")
+    exported.add_argument("chat", nargs="*", metavar="CHAT", help=_CHAT)
+    exported.add_argument("--all", action="store_true", help="every chat")
+    exported.add_argument("--json", action="store_true", help="as JSON, which `chats import` reads back")
+    exported.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="a new file, or a folder, where each chat gets a file of its own (default: standard output)",
+    )
+    imported = _add(kinds, "import", "read chats that were exported as JSON; none is imported twice")
+    imported.add_argument("file", metavar="FILE", help="the file; - is standard input")
+
+
+def _add(kinds: Commands, name: str, about: str) -> argparse.ArgumentParser:
+    return kinds.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.", epilog=_EXIT_CODES)
+
+
+def _add_limit(kind: argparse.ArgumentParser, default: int) -> None:
+    kind.add_argument("--limit", type=int, default=default, metavar="N", help=f"at most so many (default: {default})")
