@@ -32,7 +32,8 @@ class LayersAheadGainPrefetcher:
         """See Prefetcher."""
         planned: list[tuple[int, int]] = []
         start_s = 0.0 if window is None else window.demand_queued_s + window.prefetch_queued_s
-        for distance, (layer, predicted, is_absent) in zip(range(1, self.num_layers_ahead + 1), forecasts, strict=False):
+        distances = range(1, self.num_layers_ahead + 1)
+        for distance, (layer, predicted, is_absent) in zip(distances, forecasts, strict=False):
             absent = [(rank, expert) for rank, expert in enumerate(predicted) if is_absent(expert)]
             self.hit_rates.expect(layer, distance, absent)
             if window is None:
