@@ -148,8 +148,8 @@ def _take(holder: object, where: str, key: str, kind: type[_Value]) -> _Value:
     if not isinstance(holder, dict):
         raise _wrong(where, _KINDS[dict])
     value = holder.get(key)
-    is_right = isinstance(value, kind) and not isinstance(value, bool)
-    if not is_right or (isinstance(value, int) and not 0 <= value < 2**31):
+    is_odd_number = isinstance(value, int) and (isinstance(value, bool) or not 0 <= value < 2**31)
+    if not isinstance(value, kind) or is_odd_number:
         raise _wrong(f"{where}.{key}".lstrip("."), _KINDS[kind])
     return value
 

@@ -86,7 +86,8 @@ def _details(place: Place, paths: AppPaths) -> str:
     if place.name == "chats":
         store = ChatStore(paths.chats_db)
         try:
-            return f"all {store.num_chats()} chats, which cannot be had back"
+            number = store.num_chats()
+            return f"{number} {'chat' if number == 1 else 'chats'}, which cannot be had back"
         finally:
             store.close()
     return place.about

@@ -67,8 +67,9 @@ class Recorder:
         """
         self.flush()
         chat = self._chats.get(chat_id) or self._store.chat(chat_id)
-        if chat is None or chat_id in self._deleted:
+        if chat is None:
             return None
+        self._deleted.discard(chat_id)  # it was imported again
         turns = {turn.turn_id: turn for turn in self._store.turns(chat_id)}
         turns |= {turn.turn_id: turn for turn in self._turns.values() if turn.chat_id == chat_id}
         return chat, sorted(turns.values(), key=lambda turn: turn.position)

@@ -291,6 +291,19 @@ def test_a_chat_deleted_by_another_instance_is_kept_anew_as_it_goes_on(db_path: 
     recorder.close()
 
 
+def test_a_deleted_chat_that_is_imported_again_is_kept_as_it_goes_on(db_path: Path) -> None:
+    store = ChatStore(db_path)
+    recorder = Recorder(store, lambda _: None)
+    chat = _kept(store, "question")
+    recorder.delete_chat(chat.chat_id)
+    assert recorder.load(chat.chat_id) is None
+    store.save_whole(chat, [_turn(chat, "question")])
+    assert recorder.load(chat.chat_id) is not None
+    recorder.save_turn(_turn(chat, "answer", 1))
+    assert [turn.text for turn in store.turns(chat.chat_id)] == ["question", "answer"]
+    recorder.close()
+
+
 _WRITER = """
 import itertools, sys
 from pathlib import Path
