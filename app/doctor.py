@@ -92,7 +92,7 @@ def _checks_in(ended: TaskEnded) -> Iterator[Check]:
 
 def _print(check: Check) -> None:
     sign = f"{_SIGNS.get(check.verdict, '?')} {check.verdict:<4}"
-    print(f"{bold(sign) if check.verdict != OK else sign}  {check.name:<14}{visible(check.found)}")
+    print(f"{bold(sign) if check.verdict != OK else sign}  {check.name:<15}{visible(check.found)}")
     if check.advice and check.verdict != OK:
         print(f"{'':<22}{visible(check.advice)}")
     sys.stdout.flush()

@@ -19,7 +19,7 @@ from engine.errors import MoeChatError
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 
-_LITTLE_DISK_BYTES = 10**9
+_LITTLE_DISK_BYTES = 100 * 10**6
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ def self_checks(paths: AppPaths, settings: Settings) -> Iterator[Check]:
     yield _terminal()
     yield _settings(settings)
     yield from _chats(paths)
-    yield _disk(paths)
+    yield from _disk(paths)
     yield _instance(paths)
 
 
@@ -91,13 +91,13 @@ def _existing(folder: Path) -> Path:
     return folder
 
 
-def _disk(paths: AppPaths) -> Check:
-    folder = _existing(paths.cache_dir)
+def _disk(paths: AppPaths) -> Iterator[Check]:
+    """Said only where there is little: the engine looks at the disks of the models."""
+    folder = _existing(paths.data_dir)
     free_bytes = shutil.disk_usage(folder).free
-    found = f"{format_bytes(free_bytes)} free at {folder}"
     if free_bytes < _LITTLE_DISK_BYTES:
-        return Check("disk", WARN, found, "Building the demo takes 850 MB: moe-chat clean says what can be freed.")
-    return Check("disk", OK, found)
+        advice = "moe-chat clean says what takes room, and frees it."
+        yield Check("disk", WARN, f"{format_bytes(free_bytes)} free at {folder}, where chats are kept", advice)
 
 
 def _instance(paths: AppPaths) -> Check:

@@ -173,9 +173,9 @@ def test_doctor_prints_both_sides_checks(
     engine = play(lambda engine, command: engine.tell(TaskProgress(1, "measuring", 1, 2), ended))
     assert cli.main(["doctor"]) == 0
     out = capsys.readouterr().out
-    assert "✓ ok    device        cpu, 2 threads" in out
-    assert "! warn  memory        1.0 GiB free\n" + " " * 22 + "Close something." in out
-    assert "✓ ok    chats         1 in " in out
+    assert "✓ ok    device         cpu, 2 threads" in out
+    assert "! warn  memory         1.0 GiB free\n" + " " * 22 + "Close something." in out
+    assert "✓ ok    chats          1 in " in out
     assert isinstance(engine.sent[0], Diagnose)
     assert engine.is_closed
 
