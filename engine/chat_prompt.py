@@ -46,6 +46,7 @@ class ChatPrompts:
         self._choices = find_choices(tokenizer)
         self._marks = find_format(tokenizer)
         self._written: Written | None = None
+        self._left_out: Sequence[Message] = ()
 
     @property
     def thinking_choices(self) -> tuple[str, ...]:
@@ -67,7 +68,9 @@ class ChatPrompts:
             self._context_tok,
             sampling.max_new_tok,
             request.trims_oldest,
+            self._num_left_out_before(request.messages),
         )
+        self._left_out = _oldest(request.messages, fitted.num_left_out)
         begins = self._begins(request, fitted.prompt)
         before = fitted.prompt if begins in (ANSWER, MID_THINKING) else ()
         stream = TextStream(self._tokenizer, sampling.stop, self._marks, begins, before)
@@ -76,6 +79,11 @@ class ChatPrompts:
     def remember(self, answer: Written | None) -> None:
         """The last answer, in case it is to be continued; None: nothing was written that could be."""
         self._written = answer
+
+    def _num_left_out_before(self, messages: Sequence[Message]) -> int:
+        """Of this conversation, as far as can be told."""
+        count = len(self._left_out)
+        return count if _oldest(messages, count) == self._left_out else 0
 
     def _left_at(self, request: Submit, sampling: SamplingConfig) -> Prepared | None:
         """The last answer's own ids, where it is what shall be continued."""
@@ -104,6 +112,11 @@ class ChatPrompts:
         if self._marks is None:
             return START
         return self._marks.begins(str(self._tokenizer.decode(prompt[-_PROMPT_END_TOK:])))
+
+
+def _oldest(messages: Sequence[Message], count: int) -> tuple[Message, ...]:
+    """The first messages that are not the system's."""
+    return tuple([message for message in messages if message.role != "system"][:count])
 
 
 def _question(request: Submit) -> tuple[Message, ...]:

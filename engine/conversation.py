@@ -106,11 +106,14 @@ def fit(
     context_tok: int,
     max_new_tok: int | None,
     trims_oldest: bool,
+    num_left_out_before: int = 0,
 ) -> Fitted:
     """The prompt of `messages`; with `trims_oldest` of as many as leave a reserve for the answer.
 
     Whole turns go, the oldest first: a message of the user with the answers to it. System messages at the beginning
-    and the last turn stay. Raises ContextFullError when no token could be written after what must stay.
+    and the last turn stay. What was left out before is left out again where that is enough, and where more must go, an
+    eighth of the context is freed besides: a prompt that begins as the last one did need not be computed anew.
+    Raises ContextFullError when no token could be written after what must stay.
     """
     prompt = encode_all(messages)
     limit = context_tok - reserve_tok(context_tok, max_new_tok)
@@ -118,15 +121,28 @@ def fit(
         check_fits(len(prompt), context_tok)
         return Fitted(prompt, 0)
     num_system, starts = _turn_starts(messages)
-    low, high = 1, len(starts) - 1
+
+    def without(num_turns: int) -> Fitted:
+        kept = [*messages[:num_system], *messages[starts[num_turns] :]]
+        return Fitted(encode_all(kept), starts[num_turns] - num_system)
+
+    if num_left_out_before and num_system + num_left_out_before in starts:
+        fitted = without(starts.index(num_system + num_left_out_before))
+        if len(fitted.prompt) <= limit:
+            return fitted
+    fitted = _fewest(without, len(starts) - 1, limit - context_tok // 8)
+    check_fits(len(fitted.prompt), context_tok)
+    return fitted
+
+
+def _fewest(without: Callable[[int], Fitted], most: int, limit_tok: int) -> Fitted:
+    """With the fewest turns left out, at least one and at most `most`, that come within the limit; else with `most`."""
+    low, high = min(1, most), most
     while low < high:
         middle = (low + high) // 2
-        fits = len(encode_all([*messages[:num_system], *messages[starts[middle] :]])) <= limit
+        fits = len(without(middle).prompt) <= limit_tok
         low, high = (low, middle) if fits else (middle + 1, high)
-    first = starts[max(high, 0)]
-    prompt = encode_all([*messages[:num_system], *messages[first:]])
-    check_fits(len(prompt), context_tok)
-    return Fitted(prompt, first - num_system)
+    return without(high)
 
 
 def reserve_tok(context_tok: int, max_new_tok: int | None) -> int:

@@ -111,10 +111,14 @@ def test_the_oldest_turns_are_left_out_and_that_is_said(tiny_folder: TinyFolder,
             answer(bench, *messages, num_tok=40)
         assert (caught.value.prompt_tok, caught.value.context_tok) == (112, 96)
         end = answer(bench, *messages, num_tok=40, trims_oldest=True)
-        assert end.stats.left_out_messages == 4
-        assert end.stats.prompt_tok == 112 - 4 * 13
+        assert end.stats.left_out_messages == 6
+        assert end.stats.prompt_tok == 112 - 6 * 13
         progress = [event for event in bench.events if isinstance(event, PrefillProgress)]
-        assert {event.left_out_messages for event in progress} == {4}
+        assert {event.left_out_messages for event in progress} == {6}
+        longer = (*messages, assistant("w50 w51"), user("w60"))
+        again = answer(bench, *longer, num_tok=40, trims_oldest=True).stats
+        assert again.left_out_messages == 6
+        assert again.reused_tok >= end.stats.prompt_tok - 1
         assert answer(bench, user(QUESTION), trims_oldest=True).stats.left_out_messages == 0
 
 
@@ -199,7 +203,7 @@ def test_one_token_has_no_decode_time(bench: TinyBench) -> None:
 
 
 def test_a_wait_for_the_link_is_no_compute(tiny_folder: TinyFolder) -> None:
-    with TinyBench(tiny_folder("qwen3_moe"), link_bytes_per_s=2e7, prefetch="none") as bench:
+    with TinyBench(tiny_folder("qwen3_moe"), link_bytes_per_s=2e6, prefetch="none") as bench:
         stats = bench.ask(QUESTION, max_new_tok=6).end.stats
         assert stats.compute_ms is not None
         assert stats.tpot_ms is not None

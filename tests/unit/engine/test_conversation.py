@@ -222,6 +222,15 @@ def test_the_oldest_turns_go_until_the_rest_fits(messages: tuple[Message, ...], 
     assert (fitted.num_left_out, len(fitted.prompt)) == (left_out, prompt_tok)
 
 
+def test_what_was_left_out_before_is_left_out_again_where_that_is_enough() -> None:
+    turns = chat(50, 50, 50, 50, 50, 50, 20)
+    assert fit(turns, by_length, 256, None, trims_oldest=True).num_left_out == 4
+    assert fit(turns, by_length, 256, None, trims_oldest=True, num_left_out_before=2).num_left_out == 2
+    longer = (*turns, Message("assistant", "x" * 40))
+    assert fit(longer, by_length, 256, None, trims_oldest=True, num_left_out_before=2).num_left_out == 4
+    assert fit(turns[4:], by_length, 256, None, trims_oldest=True, num_left_out_before=2).num_left_out == 0
+
+
 def test_nothing_is_left_out_unasked_or_unneeded() -> None:
     assert fit(chat(50, 50, 140), by_length, 256, None, trims_oldest=False).num_left_out == 0
     assert fit(chat(50, 50, 140), by_length, 256, 16, trims_oldest=True).num_left_out == 0

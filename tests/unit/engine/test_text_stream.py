@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transformers import ByT5Tokenizer
 
 from engine.text_stream import TextStream
 from engine.thinking_marks import ANSWER, START, THINKING, Section, find_format
@@ -204,3 +205,16 @@ def test_a_stop_string_ends_the_answer_and_not_the_thinking() -> None:
 def test_a_model_without_marks_does_not_think() -> None:
     assert find_format(with_template("{{ messages[0].content }}")) is None
     assert find_format(byte_tokenizer()) is None
+
+
+def test_a_slow_tokenizer_of_the_library_tells_thinking_too() -> None:
+    slow = ByT5Tokenizer()
+    slow.chat_template = QWEN
+    marks, text = find_format(slow), "<think>hé</think>\n\n🙂 done"
+    assert marks is not None
+    stream, sections = TextStream(slow, thinking=marks), []
+    for token in slow(text, add_special_tokens=False)["input_ids"]:
+        sections += stream.push(token)
+    sections += stream.finish()
+    assert joined([section for section in sections if section.is_thinking]) == "hé"
+    assert joined([section for section in sections if not section.is_thinking]) == "🙂 done"
