@@ -20,6 +20,8 @@ from app.recorder import Recorder
 from app.screens.chats import ChatsScreen
 from app.themes import DARK, load_themes
 from app.widgets.chat_list import ChatList
+from tests.functional.app.conftest import Stage
+from tests.functional.app.fake_engine import ObedientEngine
 
 _NOTHING_YET = "nothing yet"
 
@@ -223,3 +225,23 @@ async def test_an_empty_shelf_says_so(tmp_path: Path) -> None:
         await shelf.pilot.press("enter", "ctrl+d", "ctrl+e", "ctrl+s")
         assert shelf.chosen == _NOTHING_YET
     shelf.store.close()
+
+
+async def test_an_earlier_chat_is_found_and_goes_on_in_the_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOE_CHAT_HOME", str(tmp_path))
+    stage = Stage(tmp_path, ObedientEngine, "")
+    async with stage.app.run_test(size=(120, 40)) as stage.pilot:
+        await stage.open_chat()
+        request = await stage.ask_ready("about walruses")
+        stage.engine.begin_answer("They swim.", 3)
+        stage.engine.end_answer(request, "They swim.", 3)
+        await stage.see("They swim.")
+        await stage.pilot.press("ctrl+n")
+        await stage.until(lambda: "They swim." not in stage.shown())
+        await stage.pilot.press("ctrl+r")
+        await stage.until(lambda: isinstance(stage.app.screen, ChatsScreen))
+        await stage.pilot.press(*"walrus", "enter")
+        await stage.see("They swim.")
+        await stage.ask_ready("and walk?")
+        contents = [message.content for message in stage.engine.submitted()[-1].messages]
+        assert contents[1:] == ["about walruses", "They swim.", "and walk?"]
