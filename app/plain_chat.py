@@ -58,6 +58,7 @@ def _converse(chat: PlainChat, screen: HeadlessScreen) -> None:
             screen.note("\n/quit or ctrl+d leaves.")
             continue
         if message is None:
+            screen.note("" if sys.stdin.isatty() else "The input has ended.")
             return
         try:
             if message.startswith("/"):
