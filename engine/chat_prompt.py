@@ -24,6 +24,8 @@ class Prepared(NamedTuple):
     stream: TextStream
     num_left_out: int
     """Messages left out, so that it fits."""
+    is_resumed: bool = False
+    """The last answer goes on from its own tokens."""
 
 
 class Written(NamedTuple):
@@ -102,7 +104,7 @@ class ChatPrompts:
         if not is_same or (request.trims_oldest and len(left.tokens) > limit):
             return None
         check_fits(len(left.tokens), self._context_tok)
-        return Prepared(list(left.tokens), left.stream, left.num_left_out)
+        return Prepared(list(left.tokens), left.stream, left.num_left_out, is_resumed=True)
 
     def _begins(self, request: Submit, prompt: Sequence[int]) -> str:
         """Where the answer stands: some templates open the thinking themselves."""

@@ -43,6 +43,16 @@ class Decoder:
         assert logits is not None, "a prompt always has a token that is not cached"
         return logits
 
+    def step(self, token: int) -> torch.Tensor:
+        """Computes one token behind what the cache holds; returns the logits [vocab] after it.
+
+        Raises WaitCancelled, ExpertReadError, with the cache as it was.
+        """
+        length = len(self.cache.tokens)
+        self._ids[0, length] = token
+        self._state.is_decode = True
+        return self._forward([token], length, length + 1)
+
     def chunk_at(self, start: int, num_prompt_tok: int) -> int:
         """Tokens of the prefill chunk that begins at `start`."""
         return min(self._chunk_tok, num_prompt_tok - start)
@@ -59,18 +69,13 @@ class Decoder:
             if remaining == 1 or length >= self._context_tok:
                 return
             began_s = perf_counter()
-            self._ids[0, length] = token
-            self._state.is_decode = True
-            logits = self._forward([token], length, length + 1)
+            logits = self.step(token)
             self._state.forward_s += perf_counter() - began_s
 
     def force(self, tokens: Sequence[int]) -> Iterator[torch.Tensor]:
         """Decodes given tokens one by one and yields the logits [vocab] after each: for comparing modes on one text."""
         for token in tokens:
-            length = len(self.cache.tokens)
-            self._ids[0, length] = token
-            self._state.is_decode = True
-            yield self._forward([token], length, length + 1)
+            yield self.step(token)
 
     def _forward(self, tokens: Sequence[int], start: int, end: int) -> torch.Tensor:
         before = self._state.substituted

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic, perf_counter
 
+import torch
+
 from engine.api import Submit
 from engine.chat_prompt import ChatPrompts
 from engine.config import EngineConfig
@@ -173,7 +175,7 @@ class Session:
         self._show("prefill")
         self._prefilling = turn
         self._emit(turn.progress(len(decoder.cache.tokens)))
-        logits = decoder.prefill(turn.prompt, lambda done_tok: self._emit(turn.progress(done_tok)))
+        logits = self._read_prompt(turn)
         self._prefilling = None
         turn.record.prefill_done()
         self._show("decode")
@@ -188,6 +190,19 @@ class Session:
                 return STOP
             self._between_tokens(turn)
         return LENGTH if asked is not None and turn.record.new_tok == asked else CONTEXT_FULL
+
+    def _read_prompt(self, turn: Turn) -> torch.Tensor:
+        """The logits [vocab] after the prompt.
+
+        An answer that goes on lacks its last token's alone: that is a decode step, as it would have been without the
+        stop. Prefill could differ from it in the last bit.
+        """
+        decoder, prompt = self.engine.decoder, turn.prompt
+        if turn.is_resumed and len(decoder.cache.tokens) == len(prompt) - 1:
+            logits = decoder.step(prompt[-1])
+            self._emit(turn.progress(len(prompt)))
+            return logits
+        return decoder.prefill(prompt, lambda done_tok: self._emit(turn.progress(done_tok)))
 
     def _between_tokens(self, turn: Turn) -> None:
         self.telemetry.see(self.engine.decoder.cache)

@@ -19,6 +19,7 @@ class Turn:
         self, request: Submit, prepared: Prepared, sampling: SamplingConfig, record: TurnRecord, note: str
     ) -> None:
         self.request_id, self.prompt, self.stream = request.request_id, prepared.tokens, prepared.stream
+        self.is_resumed = prepared.is_resumed
         self.sampling, self.record = sampling, record
         self.text = self.thinking = ""
         self._request, self._num_left_out, self._note = request, prepared.num_left_out, note

@@ -14,6 +14,7 @@ from engine.config import SamplingConfig
 from engine.errors import ConfigError, ContextFullError
 from engine.events import CANCELLED, STOP, PrefillProgress, TextDelta, TurnEnded
 from engine.thinking_marks import ThinkingFormat
+from tests.architectures.tiny import TOP_K
 from tests.unit.engine.conftest import TinyFolder
 from tests.unit.engine.tiny_bench import TinyBench, words
 
@@ -22,6 +23,7 @@ TEMPLATE = (
     "{% if add_generation_prompt %}w8 {% if enable_thinking %}<think> {% endif %}{% endif %}"
 )
 QUESTION = words(0, 6)
+NUM_LAYERS = 3
 
 
 def with_template(folder: Path, target: Path, template: str = TEMPLATE) -> Path:
@@ -66,6 +68,7 @@ def test_a_continued_answer_is_the_one_that_was_never_stopped(bench: TinyBench, 
     assert bench.ids == ids
     assert rest.stats.reused_tok == first.stats.prompt_tok + num_first - 1
     assert rest.stats.prompt_tok == first.stats.prompt_tok + num_first
+    assert rest.stats.counters.routed == rest.stats.new_tok * NUM_LAYERS * TOP_K
 
 
 def test_continued_again_and_again(bench: TinyBench) -> None:
