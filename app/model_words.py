@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from textual.content import Content
 
 from app.sanitise import visible
@@ -9,7 +11,7 @@ from engine.config import DEMO_MODEL, format_bytes
 from engine.model_catalogue import ModelEntry
 
 _NAME_WIDTH = 34
-_DEMO_NAME = "The demo: SmolLM2-135M in experts"
+_DEMO_NAME = "The demo, SmolLM2-135M"
 
 
 def title(entry: ModelEntry) -> str:
@@ -29,11 +31,17 @@ def shape(entry: ModelEntry) -> str:
     return " · ".join(parts)
 
 
-def line(entry: ModelEntry, current: str) -> Content:
-    """One model; one that cannot be chosen is grey, with the reason."""
+def name_width(entries: Iterable[ModelEntry]) -> int:
+    """Columns that hold the names, the longest ones cut."""
+    return min(_NAME_WIDTH, max((len(title(entry)) for entry in entries), default=0))
+
+
+def line(entry: ModelEntry, current: str, width: int) -> Content:
+    """One model, its name in `width` columns; one that cannot be chosen is grey, with the reason."""
     mark = "▸ " if entry.location == current else "  "
     name = title(entry)
+    name = f"{name if len(name) <= width else name[: width - 1] + '…':<{width}}  "
     if not entry.is_supported:
-        return Content.assemble(("  ", ""), (f"{name:<{_NAME_WIDTH}}  ", "$faint"), (visible(entry.reason), "$quiet"))
+        return Content.assemble(("  ", ""), (name, "$faint"), (visible(entry.reason), "$quiet"))
     note = shape(entry) or "built on first use" if entry.location == DEMO_MODEL else shape(entry)
-    return Content.assemble((mark, "$primary"), (f"{name:<{_NAME_WIDTH}}  ", "bold"), (note, "$quiet"))
+    return Content.assemble((mark, "$primary"), (name, "bold"), (note, "$quiet"))

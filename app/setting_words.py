@@ -84,5 +84,5 @@ def detail(row: Setting, settings: Settings, key_map: KeyMap) -> Content:
         warning = f"{given.by} {given.text} wins in this run; the file has {stored}."
         lines += ["\n", (visible(warning), "$warning")]
     else:
-        lines += ["\n", (f"{row.key} in the file", "$faint")]
+        lines += ["\n", (f"{row.key} in the file", "$quiet")]
     return Content.assemble(*lines)

@@ -34,7 +34,7 @@ def key_rows(key_map: KeyMap, group: str) -> Iterator[tuple[str, str]]:
     """(keys, meaning) of every action of a group that has a key."""
     for action in ACTIONS:
         if action.group == group and (keys := key_map.keys_text(action)):
-            yield keys, action.meaning
+            yield keys, f"{action.title}: {action.meaning}"
 
 
 class HelpScreen(ModalScreen[None]):

@@ -49,8 +49,10 @@ class ModelList(OptionList):
         """Those that can be chosen first."""
         self.entries = tuple(sorted(entries, key=lambda entry: not entry.is_supported))
         before = self.entries[self.highlighted].location if self.highlighted is not None else self._current
+        width = model_words.name_width(self.entries)
         self.set_options(
-            Option(model_words.line(entry, self._current), disabled=not entry.is_supported) for entry in self.entries
+            Option(model_words.line(entry, self._current, width), disabled=not entry.is_supported)
+            for entry in self.entries
         )
         places = [place for place, entry in enumerate(self.entries) if entry.location == before and entry.is_supported]
         self.highlighted = next(iter(places), 0)

@@ -61,7 +61,7 @@ class TestFirstRun:
         await stage.until(lambda: [load.config.residency for load in loads(stage)] == [0.5])
         await stage.pilot.press("enter")
         await stage.until(lambda: isinstance(stage.app.screen, ChatScreen))
-        assert saved(stage)["model"] == {"name": DEMO_MODEL}
+        assert saved(stage) == {"model": {"name": DEMO_MODEL}, "chat": {"domain": "general"}}
         assert stage.settings.file.exists
 
     async def test_another_model_and_a_typed_budget(self, stage: Stage) -> None:
