@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import count
 from typing import ClassVar
 
 from textual.content import Content
@@ -11,6 +10,8 @@ from app import figures
 from app.widgets.panel import Panel, heading, pairs
 from engine.config import APPROX
 from engine.events import Snapshot
+
+_BARS_NAME_WIDTH = 12
 
 
 class AesPanel(Panel):
@@ -59,8 +60,8 @@ class AesPanel(Panel):
     def _layer_bars(self, snapshot: Snapshot, width: int) -> Content:
         """A bar a layer, or for as many layers as it takes to fit; the tallest one is the worst layer."""
         counters = snapshot.layer_counters
-        step = next(step for step in count(1) if step * (width - len(_bars_name(step))) >= len(counters))
-        name = _bars_name(step)
+        step = -(-len(counters) // max(1, width - _BARS_NAME_WIDTH)) or 1
+        name = "by layer " if step == 1 else f"by {step} layers "
         rates: list[float | None] = []
         for first in range(0, len(counters), step):
             group = counters[first : first + step]
@@ -80,10 +81,6 @@ class AesPanel(Panel):
             bar = "▇" * (max(1, round(room * rate / top)) if rate else 0)
             rows.append(Content.assemble((f"L{number}".ljust(6), "$quiet"), (bar.ljust(room), "$approx"), "  ", share))
         return rows
-
-
-def _bars_name(step: int) -> str:
-    return "by layer " if step == 1 else f"by {step} layers "
 
 
 def worst_layer(snapshot: Snapshot) -> str:

@@ -46,9 +46,15 @@ class HeatLayout(NamedTuple):
     @property
     def note(self) -> str:
         """What one cell stands for, when that is not simply one expert."""
+        return self.notes[0] if self.notes else ""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The note at length, and shorter."""
         if self.is_by_slot:
-            return "1 cell = 1 slot"
-        return f"1 cell = {self.experts_per_cell * self.layers_per_cell} experts" if self.is_grouped else ""
+            return "1 cell = 1 slot", "by slot"
+        num_experts = self.experts_per_cell * self.layers_per_cell
+        return (f"1 cell = {num_experts} experts", f"{num_experts} a cell") if self.is_grouped else ()
 
     def line_of(self, layer: int) -> int:
         """The line a layer is drawn in."""

@@ -116,7 +116,7 @@ class LayerReport(Panel):
 
     def _uses(self, use: LayerUse, codes: bytes, width: int) -> list[Content]:
         """The experts by how often they were at work, the most used first."""
-        title = f"looks in which an expert was at work, of {use.num_looks} since the app watches"
+        title = f"seen at work, in how many of {use.num_looks} looks"
         lines = [Content.styled(title if use.num_looks else f"{title}: {figures.DASH}", "bold $quiet")]
         top = max(use.counts, default=0)
         for expert in sorted(range(len(codes)), key=lambda expert: -use.counts[expert]):

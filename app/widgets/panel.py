@@ -139,6 +139,8 @@ class Panel(Widget, can_focus=True):
 
     def _compose_lines(self) -> None:
         width = self.size.width
+        if not width:  # not laid out yet
+            return
         if self._snapshot is None:
             lines = self.blank_lines(width)
         elif self.is_maximised:

@@ -105,8 +105,7 @@ class ResidencyPanel(Vertical):
         num_experts = sum(map(len, snapshot.residency))
         on_device = num_experts - sum(codes.count(HOST) for codes in snapshot.residency)
         share = figures.share(on_device, num_experts)
-        ways = (f"{layout.note} · {share}", f"{layout.note} · {figures.of(on_device, num_experts)}")
-        figure = (*ways, layout.note) if layout.note else (share,)
+        figure = tuple(f"{note} · {share}" for note in layout.notes) or share
         self._update("#residency-heading", heading(self.TITLE, figure, self.size.width))
         entries = legend(is_by_slot=layout.is_by_slot, are_halves=layout.layers_per_row == 2)
         self._update("#residency-legend", wrapped(entries, self.size.width, " ")[0])

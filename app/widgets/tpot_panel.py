@@ -59,7 +59,7 @@ class TpotPanel(Panel):
                 ("times the limit", times_the_limit(timing)),
             ),
             Content(""),
-            Content.styled("what decoding spends its time on; a copy counts where it is waited for", "$quiet"),
+            Content.styled("decode time; a copy counts where it is waited for", "$quiet"),
             divided_bar(
                 [share or 0.0 for share in _shares(timing)], 1.0, width, _PARTS, can_colour=not self.app.no_color
             ),
