@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from app import options
 from app.command_line_chats import add_chats
+from app.command_line_traces import add_traces
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -45,6 +46,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_chats(commands)
     _add_tasks(commands)
     _add_profile(commands)
+    add_traces(commands, _add_task_options, EXIT_CODES)
     _add_doctor(commands)
     _add_places(commands)
     return parser
@@ -135,6 +137,7 @@ def _add_profile(commands: Commands) -> None:
     build.add_argument("--max-prompts", type=int, metavar="N", help="use the first N prompts (default: all)")
     build.add_argument("--tokens", type=int, metavar="N", help="tokens written per prompt, at most (default: 48)")
     shown = kinds.add_parser("show", help="show a profile: the hit-rate curve of every layer", epilog=EXIT_CODES)
+    shown.add_argument("--plan", action="store_true", help="and how slots would be shared out by it, move by move")
     deleted = kinds.add_parser("delete", help="delete a profile", epilog=EXIT_CODES)
     listed = kinds.add_parser("list", help="list the model's profiles and the hit rates to expect", epilog=EXIT_CODES)
     for kind in (shown, deleted):

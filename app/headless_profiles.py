@@ -20,7 +20,7 @@ def profile_command(arguments: argparse.Namespace, request_id: int) -> BuildProf
         case "list":
             return ShowProfile(request_id)
         case "show":
-            return ShowProfile(request_id, arguments.domain)
+            return ShowProfile(request_id, arguments.domain, arguments.plan)
         case "delete":
             return DeleteProfile(request_id, arguments.domain)
         case _:

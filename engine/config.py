@@ -19,6 +19,10 @@ EXACT, APPROX = "exact", "approx"
 EVICTION_POLICIES = ("history", "lru", "lfu")
 PREFETCHERS = ("router-ahead", "layers-ahead", "router-ahead-floor", "router-ahead-gain", "layers-ahead-gain", "none")
 
+NONUNIFORM, UNIFORM = "nonuniform", "uniform"
+SLOT_PLANS = (NONUNIFORM, UNIFORM)
+"""How slots are shared out: by what the model's profiles say, where there are any; or the same share in every layer."""
+
 AUTO, FULL_LAYER, RING = "auto", "full-layer", "ring"
 PREFILL_PATHS = (AUTO, FULL_LAYER, RING)
 """How prefill gets absent experts; auto: whole layers staged where two buffers are affordable, else the ring."""
@@ -101,6 +105,7 @@ class EngineConfig:
     mode: str = EXACT
     domain: str | None = None
     """Warm the cache by this domain's profile at load, where there is one."""
+    slots: str = NONUNIFORM
     prefill: str = AUTO
     eviction: str = "history"
     prefetch: str = "router-ahead"
@@ -118,6 +123,8 @@ class EngineConfig:
         if self.memory_bytes is not None and self.residency is not None:
             raise ConfigError("--memory and --residency contradict each other.", "Give one of them.")
         check_mode(self.mode)
+        if self.slots not in SLOT_PLANS:
+            raise ConfigError(f"Unknown slot plan {self.slots!r}.", f"Choose one of {', '.join(SLOT_PLANS)}.")
         if self.prefill not in PREFILL_PATHS:
             raise ConfigError(f"Unknown prefill path {self.prefill!r}.", f"Choose one of {', '.join(PREFILL_PATHS)}.")
         if self.eviction not in EVICTION_POLICIES:

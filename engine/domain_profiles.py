@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from engine.api import BuildProfile
 from engine.errors import ConfigError
 from engine.events import DomainSet, ProfileState
-from engine.fingerprint import fingerprint
 from engine.offloaded_model import OffloadedModel
 from engine.profile_store import ProfileStore
 from engine.profiling import build_domain_profile, describe_profile
 from engine.prompt_sets import read_prompts, shipped_prompts
 from engine.task_outcome import OnTaskProgress, TaskOutcome
+from offload.budget import with_moved_slots
 from offload.errors import ProfileError
 from offload.profile import DomainProfile
 
@@ -23,7 +24,7 @@ class DomainProfiles:
 
     def __init__(self, engine: OffloadedModel) -> None:
         self._engine = engine
-        self._store = ProfileStore(fingerprint(engine.loaded.folder))
+        self._store = ProfileStore(engine.fingerprint)
 
     def states(self) -> tuple[ProfileState, ...]:
         """Every profile of this model; those that cannot be used say why."""
@@ -80,7 +81,7 @@ class DomainProfiles:
         }
         return TaskOutcome(True, report, (*describe_profile(profile, slots)[:2], f"kept in {path}"))
 
-    def show(self, domain: str | None) -> TaskOutcome:
+    def show(self, domain: str | None, has_plan: bool = False) -> TaskOutcome:
         """One profile with its curves, or the list. Raises ConfigError when there is none, ProfileError."""
         if domain is None:
             states = self.states()
@@ -96,7 +97,29 @@ class DomainProfiles:
         slots = self._engine.cache.slots_per_layer
         curves = {policy: [curve.rates.tolist() for curve in profile.curves(policy)] for policy in ("lru", "history")}
         report: dict[str, object] = {**_as_dict(self._state(domain)), "slots": list(slots), "curves": curves}
-        return TaskOutcome(True, report, describe_profile(profile, slots))
+        lines = describe_profile(profile, slots)
+        if has_plan:
+            plan, plan_lines = self._plan(profile)
+            report, lines = {**report, "plan": plan}, (*lines, *plan_lines)
+        return TaskOutcome(True, report, lines)
+
+    def _plan(self, profile: DomainProfile) -> tuple[dict[str, object], tuple[str, ...]]:
+        """Slots as this profile alone would have them, every move explained."""
+        budget = self._engine.budget
+        planned = with_moved_slots(
+            replace(budget, slots_per_layer=budget.uniform_slots, slot_moves=()), profile.geometry, profile.curves()
+        )
+        before, after = map(profile.expected_hit_rate, (planned.uniform_slots, planned.slots_per_layer))
+        report: dict[str, object] = {
+            "uniform_slots": list(planned.uniform_slots),
+            "slots": list(planned.slots_per_layer),
+            "moves": [str(move) for move in planned.slot_moves],
+            "expected_hit_rate_uniform": before,
+            "expected_hit_rate": after,
+        }
+        gain = f", expected hit rate {before:.1%} -> {after:.1%}" if before is not None and after is not None else ""
+        head = f"slots by this profile: {len(planned.slot_moves)} moves from a uniform share{gain}"
+        return report, (head, *(f"  {move}" for move in planned.slot_moves))
 
     def delete(self, domain: str) -> TaskOutcome:
         """Raises ConfigError when there is no such profile."""

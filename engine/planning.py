@@ -7,19 +7,41 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from engine import machine
-from engine.config import AUTO, FULL_LAYER, EngineConfig, format_bytes
+from engine.config import AUTO, FULL_LAYER, NONUNIFORM, EngineConfig, format_bytes
+from engine.fingerprint import fingerprint
 from engine.model_loading import LoadStopped, ModelPlan, load_model
+from engine.profile_store import ProfileStore
 from engine.task_outcome import TaskOutcome
-from offload.budget import BudgetPlan, BudgetRequest, plan_budget
+from offload.budget import BudgetPlan, BudgetRequest, plan_budget, with_moved_slots
 from offload.errors import BudgetError
+from offload.geometry import Geometry
+from offload.slot_planning.curve import HitRateCurve, mean_curves
 
 STAGING_SLOTS = 3
 _RUNTIME_MARGIN_BYTES = 176 << 20
 """What torch comes to hold while it works: mostly oneDNN's compiled kernels, as many as the client allows."""
 
 
-def budget_for(config: EngineConfig, plan: ModelPlan) -> BudgetPlan:
+def budget_for(config: EngineConfig, plan: ModelPlan, model_fingerprint: str) -> BudgetPlan:
     """Splits the budget that `config` asks for. Raises BudgetError with the smallest number that works."""
+    budget = _uniform_budget(config, plan)
+    curves = profiled_curves(model_fingerprint, plan.geometry) if config.slots == NONUNIFORM else ()
+    return with_moved_slots(budget, plan.geometry, curves) if curves else budget
+
+
+def profiled_curves(model_fingerprint: str, geometry: Geometry) -> tuple[HitRateCurve, ...]:
+    """Per layer, the mean hit-rate curve over the model's profiles; empty without any that can be used.
+
+    The mean, since slots are shared out once and the domain may change: which layers are short of slots is much the
+    same on every domain ("MoE-CORE: Coordinated Expert Offload": the same layers are the troughs on every workload).
+    """
+    store = ProfileStore(model_fingerprint)
+    profiles = [profile for profile in map(store.usable, store.names()) if profile is not None]
+    fitting = [profile for profile in profiles if profile.geometry == geometry and profile.num_decode_tok]
+    return mean_curves([profile.curves() for profile in fitting]) if fitting else ()
+
+
+def _uniform_budget(config: EngineConfig, plan: ModelPlan) -> BudgetPlan:
     return plan_budget(
         BudgetRequest(
             geometry=plan.geometry,
@@ -78,7 +100,7 @@ def plan_only(config: EngineConfig, folder: Path, is_cancelled: Callable[[], boo
     """The split, without reading a weight. Raises what loading would raise up to that point."""
 
     def stop(plan: ModelPlan) -> None:
-        raise _Planned(plan, budget_for(config, plan))
+        raise _Planned(plan, budget_for(config, plan, fingerprint(folder)))
 
     try:
         load_model(folder, config.prefill_chunk_tok, stop, lambda done, total: None, is_cancelled)
@@ -95,6 +117,7 @@ def _outcome(folder: Path, model: ModelPlan, budget: BudgetPlan) -> TaskOutcome:
         "parts": dict(budget.parts),
         "headroom_bytes": budget.headroom_bytes,
         "slots_per_layer": list(budget.slots_per_layer),
+        "slot_moves": [str(move) for move in budget.slot_moves],
         "residency": budget.residency_rate,
         "context_tok": budget.context_tok,
         "expert_bytes_total": geometry.expert_bytes_total,
@@ -110,5 +133,6 @@ def _outcome(folder: Path, model: ModelPlan, budget: BudgetPlan) -> TaskOutcome:
             f"{geometry.num_layers} MoE layers, {slots_in_words(budget.slots_per_layer)} slots for {widest} experts "
             f"each ({budget.residency_rate:.0%} of {format_bytes(geometry.expert_bytes_total)})",
             f"context {budget.context_tok} tokens",
+            *(f"  {move}" for move in budget.slot_moves),
         ),
     )

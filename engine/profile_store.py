@@ -1,4 +1,7 @@
-"""Where domain profiles are kept: a folder a model, a file a domain, in the user's data folder."""
+"""Where domain profiles are kept: a folder a model, a file a domain, in the user's data folder.
+
+With them, in `eviction.json`, the eviction weights that were tuned for the model (see `offload.eviction.tuned_weights`).
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,8 @@ from pathlib import Path
 import platformdirs
 
 from engine.errors import ConfigError
-from offload.errors import ProfileError
+from offload.errors import ProfileError, WeightsError
+from offload.eviction.tuned_weights import TunedWeights, load_tuned_weights
 from offload.profile import DomainProfile, load_profile
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
@@ -45,6 +49,13 @@ class ProfileStore:
         path = self.path(domain)
         return load_profile(path, self.fingerprint) if path.exists() else None
 
+    def usable(self, domain: str) -> DomainProfile | None:
+        """The profile, or None when there is none or it cannot be used."""
+        try:
+            return self.load(domain)
+        except (ConfigError, ProfileError):
+            return None
+
     def save(self, profile: DomainProfile) -> Path:
         """Keeps a profile, atomically, in place of an earlier one. Raises ProfileError when the disk refuses."""
         path = self.path(profile.domain)
@@ -62,3 +73,26 @@ class ProfileStore:
             known = ", ".join(self.names()) or "none"
             raise ConfigError(f"There is no profile {domain!r} for this model.", f"There are: {known}.")
         path.unlink()
+
+    @property
+    def weights_path(self) -> Path:
+        """The file of the model's tuned eviction weights."""
+        return self._folder / "eviction.json"
+
+    def load_weights(self) -> TunedWeights | None:
+        """What was tuned for this model, or None. Raises WeightsError when the file is damaged or another model's."""
+        return load_tuned_weights(self.weights_path, self.fingerprint) if self.weights_path.exists() else None
+
+    def save_weights(self, tuned: TunedWeights) -> None:
+        """Keeps weights, atomically, in place of earlier ones. Raises WeightsError when the disk refuses."""
+        try:
+            tuned.save(self.weights_path)
+        except OSError as error:
+            message = f"{self.weights_path} cannot be written: {error.strerror}."
+            raise WeightsError(message, "Free some space, try again.") from error
+
+    def delete_weights(self) -> bool:
+        """Back to the default weights; False: there were no others."""
+        has_been = self.weights_path.exists()
+        self.weights_path.unlink(missing_ok=True)
+        return has_been

@@ -7,10 +7,13 @@ taken as it is; slots and staging are whole pages.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from offload.errors import BudgetError
 from offload.geometry import Geometry, layer_staging_bytes, pool_bytes
+from offload.slot_planning.curve import HitRateCurve
+from offload.slot_planning.nonuniform import Move, plan_nonuniform
 from offload.slot_planning.uniform import spread_uniform
 
 MIB = 2**20
@@ -70,6 +73,17 @@ class BudgetPlan:
     num_experts_total: int
     has_layer_staging: bool = False
     """`staging_bytes` are two buffers of a full layer, not the ring."""
+    slot_moves: tuple[Move, ...] = ()
+    """How the slots came to differ from a uniform share."""
+
+    @property
+    def uniform_slots(self) -> tuple[int, ...]:
+        """Slots per layer before any were moved."""
+        slots = list(self.slots_per_layer)
+        for move in self.slot_moves:
+            slots[move.donor] += move.donor_slots
+            slots[move.receiver] -= move.receiver_slots
+        return tuple(slots)
 
     @property
     def parts(self) -> tuple[tuple[str, int], ...]:
@@ -120,6 +134,20 @@ def plan_budget(request: BudgetRequest) -> BudgetPlan:
     return _plan(
         request, spread_uniform(request.geometry, budget_bytes - plan.total_bytes), plan.context_tok, budget_bytes
     )
+
+
+def with_moved_slots(plan: BudgetPlan, geometry: Geometry, curves: Sequence[HitRateCurve]) -> BudgetPlan:
+    """The same bytes with slots moved between layers by their hit-rate curves; see `plan_nonuniform`.
+
+    Where full layers are staged, every layer keeps the 2k slots that staging must leave it.
+    """
+    fewest = [
+        min(2 * layer.top_k, slots) if plan.has_layer_staging else layer.min_slots
+        for layer, slots in zip(geometry.layers, plan.slots_per_layer, strict=True)
+    ]
+    moved = plan_nonuniform(geometry, plan.slots_per_layer, curves, fewest=fewest)
+    slot_bytes = pool_bytes(moved.slots_per_layer, tuple(layer.expert_bytes for layer in geometry.layers))
+    return replace(plan, slots_per_layer=moved.slots_per_layer, slot_bytes=slot_bytes, slot_moves=moved.moves)
 
 
 def _plan_best_staging(request: BudgetRequest) -> BudgetPlan:

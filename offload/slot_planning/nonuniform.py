@@ -64,17 +64,22 @@ class SlotPlan:
 
 
 def plan_nonuniform(
-    geometry: Geometry, slots_per_layer: Sequence[int], curves: Sequence[HitRateCurve], rules: MoveRules | None = None
+    geometry: Geometry,
+    slots_per_layer: Sequence[int],
+    curves: Sequence[HitRateCurve],
+    rules: MoveRules | None = None,
+    fewest: Sequence[int] | None = None,
 ) -> SlotPlan:
     """Move slots, from where they are, until no move helps. Never takes more bytes than there were.
 
     After "MoE-CORE: Coordinated Expert Offload", section "Mechanism": slots move in steps of delta-K from layers whose
     hit rate stays above the median and barely drops when shrunk, to layers at least tau_low below the median whose hit
-    rate rises the most when grown. A layer keeps k + 1 slots and gets no more than it has experts. Every move must also
+    rate rises the most when grown. A layer keeps `fewest` slots (by default k + 1) and gets no more than it has experts. Every move must also
     win more hits per token (k times the hit rate) than it costs, so that moving comes to an end. Among equals the lower
     layer is taken. Raises ValueError when the numbers of layers differ.
     """
-    state = _State(geometry, slots_per_layer, curves, rules or MoveRules())
+    fewest = fewest or [layer.min_slots for layer in geometry.layers]
+    state = _State(geometry, slots_per_layer, curves, rules or MoveRules(), fewest)
     moves = []
     while (move := state.best_move()) is not None:
         state.make(move)
@@ -84,12 +89,17 @@ def plan_nonuniform(
 
 class _State:
     def __init__(
-        self, geometry: Geometry, slots_per_layer: Sequence[int], curves: Sequence[HitRateCurve], rules: MoveRules
+        self,
+        geometry: Geometry,
+        slots_per_layer: Sequence[int],
+        curves: Sequence[HitRateCurve],
+        rules: MoveRules,
+        fewest: Sequence[int],
     ) -> None:
-        if not geometry.num_layers == len(slots_per_layer) == len(curves):
+        if not geometry.num_layers == len(slots_per_layer) == len(curves) == len(fewest):
             raise ValueError(f"{geometry.num_layers} layers, {len(slots_per_layer)} slot counts, {len(curves)} curves")
         self.slots = list(slots_per_layer)
-        self._layers, self._curves, self._rules = geometry.layers, curves, rules
+        self._layers, self._curves, self._rules, self._fewest = geometry.layers, curves, rules, fewest
         self._spare_bytes = 0
 
     def best_move(self) -> Move | None:
@@ -130,7 +140,7 @@ class _State:
         missing_bytes = growth * self._layers[receiver].slot_bytes - self._spare_bytes
         given = max(1, -(-missing_bytes // self._layers[donor].slot_bytes))
         left = self.slots[donor] - given
-        if left < self._layers[donor].min_slots:
+        if left < self._fewest[donor]:
             return None
         move = Move(
             donor,

@@ -3,13 +3,15 @@
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offload.budget import MIB, BudgetRequest, plan_budget
+from offload.budget import MIB, BudgetRequest, plan_budget, with_moved_slots
 from offload.errors import BudgetError
 from offload.geometry import Geometry, LayerGeometry
+from offload.slot_planning.curve import HitRateCurve, mean_curves
 
 GIB = 2**30
 
@@ -318,3 +320,35 @@ def test_whatever_is_staged_nothing_overshoots_and_nothing_is_refused_for_it(req
         assert 4 * result.staging_bytes <= result.staging_bytes + result.slot_bytes
     else:
         assert result == ring
+
+
+def curves_of(geometry, *rates):
+    return [HitRateCurve(at.top_k, np.array(rate)) for at, rate in zip(geometry.layers, rates, strict=True)]
+
+
+def test_slots_moved_by_curves_cost_no_byte_more():
+    rising, flat = np.linspace(0.3, 1.0, 15), np.full(15, 0.95)
+    before = plan(residency=0.5)
+    after = with_moved_slots(before, BASE.geometry, curves_of(BASE.geometry, flat, flat, flat, rising))
+    assert sum(after.slots_per_layer) == sum(before.slots_per_layer)
+    assert after.slots_per_layer[3] > 8
+    assert after.total_bytes == before.total_bytes
+    assert after.uniform_slots == before.slots_per_layer
+    assert len(after.slot_moves) == after.slots_per_layer[3] - 8
+
+
+@pytest.mark.parametrize(("is_staged", "fewest"), [(True, 4), (False, 3)])
+def test_moving_leaves_what_staging_and_a_step_need(is_staged, fewest):
+    rising, flat = np.linspace(0.0, 0.9, 15), np.full(15, 0.999)
+    before = replace(plan(residency=0.375), has_layer_staging=is_staged)
+    after = with_moved_slots(before, BASE.geometry, curves_of(BASE.geometry, rising, flat, flat, flat))
+    assert after.slots_per_layer == (6 + 3 * (6 - fewest), fewest, fewest, fewest)
+
+
+def test_a_mean_of_curves_is_taken_layer_by_layer():
+    low, high = [HitRateCurve(2, np.array([0.2, 0.4]))], [HitRateCurve(2, np.array([0.4, 1.0]))]
+    (mean,) = mean_curves([low, high])
+    assert mean.first_slots == 2
+    assert mean.rates == pytest.approx([0.3, 0.7])
+    with pytest.raises(ValueError, match="no curves"):
+        mean_curves([])
