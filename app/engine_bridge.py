@@ -11,8 +11,9 @@ from dataclasses import replace
 from enum import Enum
 from typing import Protocol
 
+from app.pace import Pace
 from app.profile_book import ProfileBook
-from engine.api import Command, Load, SetMode
+from engine.api import Cancel, Command, Load, SetMode
 from engine.config import APPROX, EXACT, EngineConfig
 from engine.events import EngineReady, Event, Failed, LoadProgress, ModeChanged, Snapshot
 
@@ -71,6 +72,11 @@ class EngineBridge:
         self.mode = config.mode
         self.wanted_mode: str | None = None
         """The mode asked for and not yet confirmed."""
+        self.is_stopping_load = False
+        self.pace = Pace()
+        """How fast the present stage of loading goes."""
+        self._num_loads = 0
+        """Loads that were asked for and have not ended; only the last one counts."""
         self._make_link = make_link
         self._link: EngineLink | None = None
         self._last_request_id = 0
@@ -91,20 +97,57 @@ class EngineBridge:
         """Nothing will be answered until the engine is started anew."""
         return self.state in (EngineState.DEAD, EngineState.LOAD_FAILED)
 
-    def start(self) -> None:
-        """Spawn the process and have it load the model."""
-        self.state, self.progress, self.ready, self.failure = EngineState.STARTING, None, None, None
-        self.profiles.forget()
+    @property
+    def is_loading(self) -> bool:
+        """A model is being loaded, or will be once the process can."""
+        return self._num_loads > 0
+
+    def start(self, *, loads: bool = True) -> None:
+        """Spawn the process and have it load the model; without `loads` it only imports, until `load` is called."""
+        self._forget_model()
+        self.state, self._num_loads = EngineState.STARTING, 0
         self._link = self._make_link()
         self._link.start()
-        self.send(Load(self.config))
+        if loads:
+            self._load()
+
+    def load(self, config: EngineConfig) -> None:
+        """Load a model with other settings; what is running is stopped. The mode stays."""
+        self.config = replace(config, mode=self.wanted_mode or self.mode)
+        if self._link is None or not self._link.is_alive:
+            self.restart()
+            return
+        if self.is_ready or self.is_loading:
+            self.send(Cancel())
+        self._load()
+
+    def stop_loading(self) -> bool:
+        """Stop the load; False when there is none to stop. Afterwards the engine lives without a model."""
+        if not self.is_loading or self.is_stopping_load:
+            return False
+        self.is_stopping_load = True
+        self.send(Cancel())
+        return True
 
     def restart(self) -> None:
-        """Replace the process by a new one, in the mode the old one had."""
-        self.close()
+        """Load again; where the process is gone, or a model is loaded, by a new process. The mode stays."""
         self.config = replace(self.config, mode=self.wanted_mode or self.mode)
+        if self.state is EngineState.LOAD_FAILED and self._link is not None and self._link.is_alive:
+            self._load()
+            return
+        self.close()
         self.wanted_mode = None
         self.start()
+
+    def _load(self) -> None:
+        self._forget_model()
+        self.state, self._num_loads = EngineState.LOADING, self._num_loads + 1
+        self.send(Load(self.config))
+
+    def _forget_model(self) -> None:
+        self.progress, self.ready, self.failure, self.pace = None, None, None, Pace()
+        self.is_stopping_load = False
+        self.profiles.forget()
 
     def send(self, command: Command) -> None:
         """Pass a command on; one to a dead engine is dropped, its death is told by an event."""
@@ -124,11 +167,10 @@ class EngineBridge:
         return self._last_request_id
 
     def poll(self) -> list[Event]:
-        """What happened since the last call, already taken note of here."""
+        """What happened since the last call, already taken note of here. The end of a load that another one replaced
+        is no news."""
         events = self._link.drain() if self._link else []
-        for event in events:
-            self._note(event)
-        return events
+        return [event for event in events if self._note(event)]
 
     def close(self) -> None:
         """End the process."""
@@ -136,20 +178,39 @@ class EngineBridge:
             self._link.close()
             self._link = None
 
-    def _note(self, event: Event) -> None:
+    def _note(self, event: Event) -> bool:
+        """Take in an event; False: it is no news."""
+        is_load_end = isinstance(event, EngineReady) or (isinstance(event, Failed) and event.request_id is None)
+        if is_load_end and self.is_loading:
+            self._num_loads -= 1
+            is_fatal = isinstance(event, Failed) and event.is_fatal
+            if self.is_loading and not is_fatal:
+                return False
         self.profiles.note(event)
-        if isinstance(event, LoadProgress):
-            self.state, self.progress = EngineState.LOADING, event
-        elif isinstance(event, EngineReady):
-            self.state, self.ready, self.failure = EngineState.READY, event, None
-        elif isinstance(event, ModeChanged):
-            self.mode = event.mode
-            if self.wanted_mode == event.mode:
-                self.wanted_mode = None
-        elif isinstance(event, Failed) and (event.is_fatal or event.request_id is None):
-            self.failure = event
-            if event.is_fatal:
-                self.state = EngineState.DEAD
-                self.profiles.forget()
-            elif not self.is_ready:
-                self.state = EngineState.LOAD_FAILED
+        match event:
+            case LoadProgress():
+                self._note_progress(event)
+            case EngineReady():
+                self.state, self.ready, self.failure = EngineState.READY, event, None
+            case ModeChanged(mode):
+                self.mode = mode
+                self.wanted_mode = None if self.wanted_mode == mode else self.wanted_mode
+            case Failed() if event.is_fatal or event.request_id is None:
+                self._note_failure(event)
+            case _:
+                pass
+        return True
+
+    def _note_progress(self, event: LoadProgress) -> None:
+        if self.progress is None or (event.stage, event.total) != (self.progress.stage, self.progress.total):
+            self.pace = Pace()
+        self.pace.note(event.done, event.total)
+        self.progress = event
+
+    def _note_failure(self, failure: Failed) -> None:
+        self.failure, self.is_stopping_load = failure, False
+        if failure.is_fatal:
+            self.state, self._num_loads = EngineState.DEAD, 0
+            self.profiles.forget()
+        elif not self.is_ready:
+            self.state = EngineState.LOAD_FAILED
