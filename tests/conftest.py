@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,9 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
+_DATA = tempfile.TemporaryDirectory(prefix="moe-chat-tests-")
+# The profiles of whoever runs the tests would move slots, and tests must leave none behind.
+os.environ["XDG_DATA_HOME"] = _DATA.name
 
 
 @pytest.fixture(scope="session")

@@ -18,6 +18,11 @@ from tests.architectures.test_matrix import open_model
 from tests.architectures.tiny import save_checkpoint
 
 
+@pytest.fixture(autouse=True)
+def _no_profiles_but_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOE_CHAT_HOME", str(tmp_path / "home"))
+
+
 def never() -> bool:
     return False
 
