@@ -24,6 +24,8 @@ _RUNNERS = {
     "paths": "app.places:run",
     "plan": "app.headless_tasks:run",
     "profile": "app.headless_tasks:run",
+    "trace": "app.headless_traces:run",
+    "tune": "app.headless_tasks:run",
     "verify": "app.headless_tasks:run",
 }
 """Where each command is: a module, imported when it runs, and a function from the arguments to the exit code."""

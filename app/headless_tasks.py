@@ -1,4 +1,5 @@
-"""`moe-chat verify`, `bench`, `plan` and `profile`: long-running requests to the engine, without a screen."""
+"""`moe-chat verify`, `bench`, `plan`, `profile`, `trace record`, `tune`: long-running requests to the engine, without a
+screen."""
 
 from __future__ import annotations
 
@@ -21,13 +22,37 @@ from app.headless import (
 )
 from app.headless_profiles import profile_command
 from app.headless_screen import HeadlessScreen
+from app.headless_traces import record_command, tune_command
 from app.paths import AppPaths
 from app.settings import Settings
-from engine.api import BenchOverhead, BenchPolicies, BuildProfile, Cancel, DeleteProfile, Plan, ShowProfile, Verify
+from engine.api import (
+    BenchOverhead,
+    BenchPolicies,
+    BuildProfile,
+    Cancel,
+    DeleteProfile,
+    Plan,
+    RecordTrace,
+    ResetEviction,
+    ShowProfile,
+    TuneEviction,
+    Verify,
+)
 from engine.config import EngineConfig
 from engine.events import Failed, TaskEnded
 
-Task = Verify | BenchOverhead | BenchPolicies | Plan | BuildProfile | ShowProfile | DeleteProfile
+Task = (
+    Verify
+    | BenchOverhead
+    | BenchPolicies
+    | Plan
+    | BuildProfile
+    | ShowProfile
+    | DeleteProfile
+    | RecordTrace
+    | TuneEviction
+    | ResetEviction
+)
 
 _REQUEST_ID = 1
 
@@ -59,14 +84,18 @@ def _task(arguments: argparse.Namespace, config: EngineConfig) -> Task:
             return BenchOverhead(_REQUEST_ID, options.at_least_one(arguments.rounds, "--rounds"))
         case "plan":
             return Plan(_REQUEST_ID, config)
+        case "trace":
+            return record_command(arguments, _REQUEST_ID)
+        case "tune":
+            return tune_command(arguments, config, _REQUEST_ID)
         case _:
             return profile_command(arguments, _REQUEST_ID)
 
 
 @contextmanager
 def _engine_for(task: Task, config: EngineConfig, screen: HeadlessScreen, interrupt: Interrupt) -> Iterator[EngineLink]:
-    """With the model loaded, except for a plan: that is made before anything is loaded."""
-    if isinstance(task, Plan):
+    """With the model loaded, except for what is done without it."""
+    if isinstance(task, Plan | ResetEviction):
         with started_engine(AppPaths.from_environment(), screen) as link:
             yield link
     else:

@@ -125,6 +125,8 @@ class ShowProfile:
 
     request_id: int
     domain: str | None = None
+    has_plan: bool = False
+    """Also how slots would be shared out by this profile alone, move by move."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +135,45 @@ class DeleteProfile:
 
     request_id: int
     domain: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordTrace:
+    """Answer prompts in EXACT mode, and write down which experts every layer chose (see `offload.trace`)."""
+
+    request_id: int
+    path: str
+    """The file to write, in place of an earlier trace."""
+    domain: str
+    """Whose shipped prompts are answered; with `prompts_path`, only a name."""
+    prompts_path: str | None = None
+    num_prompts: int | None = None
+    """At most so many; None: all."""
+    num_new_tok: int = 48
+    """Tokens written per prompt at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class TuneEviction:
+    """Search the weights of history eviction that load least on recorded routing, and check them on other prompts."""
+
+    request_id: int
+    trace_paths: tuple[str, ...] = ()
+    """Traces of the loaded model; (): every shipped domain's first prompts are answered and recorded."""
+    num_prompts: int = 6
+    """Of each domain, where they are recorded."""
+    num_new_tok: int = 48
+    is_kept: bool = False
+    """Keep the weights with the model's profiles, if they load less than the defaults on held-out prompts: they are
+    used from the next load on."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResetEviction:
+    """Delete the weights kept for a model; loads nothing."""
+
+    request_id: int
+    config: EngineConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +210,9 @@ Command = (
     | BuildProfile
     | ShowProfile
     | DeleteProfile
+    | RecordTrace
+    | TuneEviction
+    | ResetEviction
     | Plan
     | Diagnose
     | Close

@@ -44,16 +44,20 @@ def effective(engine: OffloadedModel, mode: str) -> tuple[tuple[str, str], ...]:
         ("architecture", loaded.model_type),
         ("dtype", str(loaded.model.dtype).removeprefix("torch.")),
         ("budget", f"{format_bytes(budget.budget_bytes)} = {parts}"),
-        ("slots", f"{shown} of {widest} a layer ({budget.residency_rate:.0%} of the experts)"),
+        ("slots", f"{shown} of {widest} a layer ({budget.residency_rate:.0%} of the experts){_moved(budget)}"),
         ("context", f"{budget.context_tok} tokens"),
         ("prefill", f"chunks of {config.prefill_chunk_tok} tokens, {_prefill_path(budget)}"),
         ("mode", f"{mode}, alpha {config.alpha:g}"),
-        ("eviction", config.eviction),
+        ("eviction", f"history ({engine.tuned})" if config.eviction == "history" else config.eviction),
         ("prefetch", f"{config.prefetch}{depth}, {predictable}"),
         ("link", describe_link(engine)),
         ("experts read", f"{loaded.store.num_direct_layers} of {len(engine.layers)} layers straight into slots"),
         ("threads", f"{engine.threads}, {engine.link.num_threads} link"),
     )
+
+
+def _moved(budget: BudgetPlan) -> str:
+    return f", {len(budget.slot_moves)} moved by what the profiles say" if budget.slot_moves else ""
 
 
 def _prefill_path(budget: BudgetPlan) -> str:
@@ -75,6 +79,8 @@ def notices(engine: OffloadedModel) -> tuple[str, ...]:
         said.append(f"The link is emulated at {engine.config.link_bytes_per_s / 1e9:g} GB/s.")
     if not getattr(engine.loaded.tokenizer, "chat_template", None):
         said.append("The model has no chat template: the conversation is given to it as plain text.")
+    if engine.config.eviction == "history" and engine.tuned.problem:
+        said.append(engine.tuned.problem)
     if engine.budget.residency_rate >= 1:
         said.append("Every routed expert fits into the budget: nothing needs to be offloaded.")
     return tuple(said)

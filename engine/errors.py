@@ -8,6 +8,7 @@ MoeChatError
 ├── DownloadError            fetching failed: offline, gated, no space
 ├── DemoBuildError           the demo model could not be built
 ├── ContextFullError         the prompt does not fit into the context
+├── UnusableFileError        a file of recorded routing or of tuned weights is damaged or foreign
 └── EngineDiedError          the engine's process is gone
 """
 
@@ -69,6 +70,14 @@ class ContextFullError(MoeChatError):
     def __init__(self, message: str, hint: str, prompt_tok: int, context_tok: int) -> None:
         super().__init__(message, hint)
         self.prompt_tok, self.context_tok = prompt_tok, context_tok
+
+
+class UnusableFileError(MoeChatError):
+    """A file that offloading refused, with its reason; told where the user interface has read it itself."""
+
+    def __init__(self, title: str, message: str, hint: str) -> None:
+        super().__init__(message, hint)
+        self.title = title
 
 
 class EngineDiedError(MoeChatError):

@@ -18,6 +18,7 @@ from engine.router_tap import RouterTap
 from engine.step_state import StepState
 from offload.cache import ExpertCache
 from offload.eviction import make_eviction
+from offload.eviction.history import HistoryWeights
 from offload.link import Link
 from offload.prefetch import make_prefetcher
 from offload.slots import SlotPool
@@ -29,14 +30,20 @@ class ExpertPlant:
     """Allocates at construction, works from `connect` on, and ends with `close`."""
 
     def __init__(
-        self, config: EngineConfig, loaded: LoadedModel, slots_per_layer: Sequence[int], has_layer_staging: bool
+        self,
+        config: EngineConfig,
+        loaded: LoadedModel,
+        slots_per_layer: Sequence[int],
+        has_layer_staging: bool,
+        weights: HistoryWeights | None = None,
     ) -> None:
-        """Device memory, all of it, is allocated and touched here. Raises RuntimeError when the system refuses it."""
+        """`weights`: of history eviction; None: its defaults. Device memory, all of it, is allocated and touched here.
+        Raises RuntimeError when the system refuses it."""
         geometry = loaded.plan.geometry
         expert_bytes = [layer.expert_bytes for layer in geometry.layers]
         self._config, self._loaded, self._has_layer_staging = config, loaded, has_layer_staging
         self.layers: list[MoeLayer] = []
-        eviction = make_eviction(config.eviction, geometry)
+        eviction = make_eviction(config.eviction, geometry, weights)
         self.pool = SlotPool(slots_per_layer, expert_bytes)
         self.link = Link(loaded.store, config.link_threads, config.link_bytes_per_s)
         self.cache = ExpertCache(geometry, self.pool, self.link, eviction)

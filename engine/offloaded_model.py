@@ -13,6 +13,7 @@ from engine.decode import Decoder
 from engine.events import LoadProgress
 from engine.expert_forward import ProbedLayer
 from engine.expert_plant import ExpertPlant
+from engine.fingerprint import fingerprint
 from engine.kv_cache import KvCache
 from engine.lookahead import FeedProbe, Lookahead, find_router
 from engine.model_loading import ModelPlan, load_model
@@ -21,6 +22,7 @@ from engine.router_tap import RouterTap
 from engine.sampling import Sampler
 from engine.step_state import StepState
 from engine.threads import choose_threads
+from engine.tuned_eviction import tuned_eviction
 from offload.budget import BudgetPlan
 
 
@@ -41,16 +43,18 @@ class OffloadedModel:
         self.config, self._always_predict = config, always_predict
         torch.set_num_threads(config.compute_threads or machine.num_cores())
         self.budget: BudgetPlan
+        self.fingerprint: str
         self.loaded = load_model(
             folder,
             config.prefill_chunk_tok,
-            self._plan,
+            lambda plan: self._plan(plan, folder),
             lambda done, total: on_progress(LoadProgress("weights", done, total)),
             is_cancelled,
         )
         self.state = StepState(is_cancelled=is_cancelled, after_layer=after_layer)
         self._plant: ExpertPlant | None = None
         try:
+            self.tuned = tuned_eviction(self.fingerprint)
             on_progress(LoadProgress("warm-up", 0, 0, ""))
             self._prepare()
             on_progress(LoadProgress("expert slots", 0, self.budget.slot_bytes))
@@ -59,8 +63,9 @@ class OffloadedModel:
             self.close()
             raise
 
-    def _plan(self, plan: ModelPlan) -> None:
-        self.budget = budget_for(self.config, plan)
+    def _plan(self, plan: ModelPlan, folder: Path) -> None:
+        self.fingerprint = fingerprint(folder)
+        self.budget = budget_for(self.config, plan, self.fingerprint)
 
     def _prepare(self) -> None:
         """What outlives a change of policies: the KV cache, touched by a warm-up, and what the routers are fed with.
@@ -77,18 +82,18 @@ class OffloadedModel:
         with torch.inference_mode():
             with FeedProbe(loaded.model, routers) as probe:
                 self._warm_up(4)
-            self._lookahead = Lookahead(probe.feeds())
+            self.lookahead = Lookahead(probe.feeds())
             self._warm_up(1)
-            self._lookahead.prepare()
+            self.lookahead.prepare()
             self.threads = choose_threads(config.compute_threads, lambda: self._warm_up(1))
             for layout in loaded.formats:
                 layout.choose_kernel()
         layers = loaded.plan.geometry.layers
         self._taps = [
             RouterTap(router, ranking, layer, self.state)
-            for router, ranking, layer in zip(routers, self._lookahead.rankings, layers, strict=True)
+            for router, ranking, layer in zip(routers, self.lookahead.rankings, layers, strict=True)
         ]
-        self.num_predicted_layers = sum(self._lookahead.can_predict(i, i + 1) for i in range(len(layers) - 1))
+        self.num_predicted_layers = sum(self.lookahead.can_predict(i, i + 1) for i in range(len(layers) - 1))
 
     def _warm_up(self, num_tok: int) -> None:
         kv, ids = self.decoder.cache, torch.zeros(1, num_tok, dtype=torch.long)
@@ -101,8 +106,8 @@ class OffloadedModel:
             self._dismantle(self._plant)
         self.config = config
         has_layer_staging = self.budget.has_layer_staging if config.prefill == AUTO else config.prefill == FULL_LAYER
-        plant = self._plant = ExpertPlant(config, self.loaded, slots_per_layer, has_layer_staging)
-        plant.connect(self._lookahead, self._taps, self.state, self._always_predict)
+        plant = self._plant = ExpertPlant(config, self.loaded, slots_per_layer, has_layer_staging, self.tuned.weights)
+        plant.connect(self.lookahead, self._taps, self.state, self._always_predict)
         self.link, self.pool, self.cache, self.layers = plant.link, plant.pool, plant.cache, plant.layers
         self.prefetching, self.prefill = plant.prefetching, plant.prefill
         self.decoder.cache.reset()

@@ -73,7 +73,7 @@ def build_domain_profile(
     """Records the prompts and builds the profile. Raises as `record_routing` does, and ProfileError without prompts."""
     trace = record_routing(engine, fingerprint, domain, prompts, num_new_tok, on_progress)
     on_progress("replaying", 0, 1)
-    return build_profile(trace, created_s=clock())
+    return build_profile(trace, created_s=clock(), weights=engine.tuned.weights)
 
 
 def describe_profile(profile: DomainProfile, slots_per_layer: Sequence[int]) -> tuple[str, ...]:

@@ -20,10 +20,13 @@ from engine.api import (
     Diagnose,
     Load,
     Plan,
+    RecordTrace,
+    ResetEviction,
     SetDomain,
     SetMode,
     ShowProfile,
     Submit,
+    TuneEviction,
     Verify,
 )
 from engine.errors import ConfigError
@@ -35,7 +38,19 @@ if TYPE_CHECKING:
     from engine.session import Session
     from engine.task_outcome import OnTaskProgress, TaskOutcome
 
-_Task = Verify | BenchOverhead | BenchPolicies | BuildProfile | ShowProfile | DeleteProfile | Plan | Diagnose
+_Unloaded = Plan | Diagnose | ResetEviction
+"""Tasks that need no model in memory."""
+_Task = (
+    Verify
+    | BenchOverhead
+    | BenchPolicies
+    | BuildProfile
+    | ShowProfile
+    | DeleteProfile
+    | RecordTrace
+    | TuneEviction
+    | _Unloaded
+)
 
 
 class Worker:
@@ -132,25 +147,34 @@ class Worker:
         def progress(stage: str, done: int, total: int) -> None:
             self._outbox.put(TaskProgress(command.request_id, stage, done, total))
 
-        if isinstance(command, Diagnose):
-            from engine.diagnosis import diagnose
-
-            return diagnose(command.config, progress, self._inbox.is_cancelled)
-        if isinstance(command, Plan):
-            from engine.model_source import resolve_model
-            from engine.planning import plan_only
-
-            def load_progress(event: LoadProgress) -> None:
-                progress(event.stage, event.done, event.total)
-
-            folder = resolve_model(command.config.model, load_progress, self._inbox.is_cancelled)
-            return plan_only(command.config, folder, self._inbox.is_cancelled)
+        if isinstance(command, _Unloaded):
+            return self._run_unloaded(command, progress)
         session = self._loaded()
         session.begin_task()
         try:
             return self._run_on(session, command, progress)
         finally:
             session.end_task(is_rebuilt=isinstance(command, BenchPolicies))
+
+    def _run_unloaded(self, command: _Unloaded, progress: OnTaskProgress) -> TaskOutcome:
+        is_cancelled = self._inbox.is_cancelled
+        if isinstance(command, Diagnose):
+            from engine.diagnosis import diagnose
+
+            return diagnose(command.config, progress, is_cancelled)
+        from engine.model_source import resolve_model
+
+        def load_progress(event: LoadProgress) -> None:
+            progress(event.stage, event.done, event.total)
+
+        folder = resolve_model(command.config.model, load_progress, is_cancelled)
+        if isinstance(command, ResetEviction):
+            from engine.eviction_tuning import reset_eviction
+
+            return reset_eviction(folder)
+        from engine.planning import plan_only
+
+        return plan_only(command.config, folder, is_cancelled)
 
     def _run_on(self, session: Session, command: _Task, progress: OnTaskProgress) -> TaskOutcome:
         is_cancelled = self._inbox.is_cancelled
@@ -166,10 +190,18 @@ class Worker:
             from engine.bench.policies import bench_policies
 
             return bench_policies(session.engine, command.is_quick, command.links, progress, is_cancelled)
+        if isinstance(command, RecordTrace):
+            from engine.trace_recording import record_trace
+
+            return record_trace(session.engine, command, progress)
+        if isinstance(command, TuneEviction):
+            from engine.eviction_tuning import tune_eviction
+
+            return tune_eviction(session.engine, command, progress, is_cancelled)
         if isinstance(command, BuildProfile):
             return session.profiles.build(command, progress)
         if isinstance(command, ShowProfile):
-            return session.profiles.show(command.domain)
+            return session.profiles.show(command.domain, command.has_plan)
         assert isinstance(command, DeleteProfile), command
         return session.profiles.delete(command.domain)
 

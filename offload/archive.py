@@ -7,17 +7,15 @@ JSON, an object whose `format` and `version` say what the others are.
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from offload.atomic_file import replaced
 from offload.errors import OffloadError
 from offload.geometry import Geometry, LayerGeometry
 
@@ -36,24 +34,11 @@ class Archive(NamedTuple):
 def write_archive(
     path: Path, file_format: str, version: int, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
 ) -> None:
-    """Write the file, or leave what was there as it was: a new file is filled beside it, then takes its name.
-
-    Folders are made as needed. Raises OSError when the disk refuses.
-    """
+    """Write the file, or leave what was there as it was. Raises OSError when the disk refuses."""
     text = json.dumps({"format": file_format, "version": version, **header})
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            columns: dict[str, Any] = {_HEADER: np.frombuffer(text.encode(), dtype=np.uint8), **arrays}
-            np.savez(file, **columns)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(name)
-        raise
+    columns: dict[str, Any] = {_HEADER: np.frombuffer(text.encode(), dtype=np.uint8), **arrays}
+    with replaced(path) as file:
+        np.savez(file, **columns)
 
 
 def read_archive(path: Path, file_format: str, version: int, error: type[OffloadError], remedy: str) -> Archive:

@@ -5,6 +5,7 @@ OffloadError
 ├── ExpertReadError     an expert's bytes could not be read from the host tier
 ├── TraceError          a file of recorded routing is damaged, foreign or of another version
 ├── ProfileError        a domain profile is damaged, or belongs to another model
+├── WeightsError        tuned eviction weights are damaged, or belong to another model
 └── WaitCancelled       a wait for the link was given up because the user stopped
 """
 
@@ -48,6 +49,12 @@ class ProfileError(OffloadError):
     """A domain profile cannot be read, or was made for another model."""
 
     title = "A domain profile cannot be used"
+
+
+class WeightsError(OffloadError):
+    """Tuned eviction weights cannot be read, or were found for another model."""
+
+    title = "Tuned eviction weights cannot be used"
 
 
 class WaitCancelled(OffloadError):

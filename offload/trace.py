@@ -22,7 +22,7 @@ NO_EXPERT: Final = 0xFFFF
 
 _FORMAT = "moe-chat routing trace"
 _VERSION = 1
-_REMEDY = "Record it again."
+_REMEDY = "Record it again: moe-chat trace record --out FILE"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,18 +68,28 @@ class RoutingTrace:
         """The decode steps, without those of prompts. A copy, unless there were no others."""
         if not self.is_prefill.any():
             return self
-        kept = ~self.is_prefill
-        scores = None if self.scores is None else self.scores[kept]
-        starts = np.cumsum(kept)[self.prompt_starts] - kept[self.prompt_starts]
+        return self._with_steps(~self.is_prefill, np.arange(self.num_prompts))
+
+    def with_prompts(self, numbers: Sequence[int]) -> RoutingTrace:
+        """The steps of some prompts (ascending, counted from 0), one after the other."""
+        kept = np.zeros(self.num_steps, bool)
+        ends = [*self.prompt_starts.tolist()[1:], self.num_steps]
+        for number in numbers:
+            kept[self.prompt_starts[number] : ends[number]] = True
+        return self._with_steps(kept, np.array(numbers, np.int64))
+
+    def _with_steps(self, kept: np.ndarray, prompts: np.ndarray) -> RoutingTrace:
+        """The steps of a mask [steps], and the prompts they belong to."""
+        num_before = np.concatenate([[0], np.cumsum(kept)])
         return RoutingTrace(
             self.model,
             self.domain,
             self.geometry,
             self.ids[kept],
             self.predicted[kept],
-            scores,
+            None if self.scores is None else self.scores[kept],
             self.is_prefill[kept],
-            starts.astype(np.int64),
+            num_before[self.prompt_starts[prompts]].astype(np.int64),
         )
 
     def experts_by_step(self, layer: int) -> list[list[int]]:

@@ -11,6 +11,8 @@ from offload.geometry import Geometry
 if TYPE_CHECKING:
     import numpy as np
 
+    from offload.eviction.history import HistoryWeights
+
 _POLICIES = {
     "history": ("offload.eviction.history", "HistoryEviction"),
     "lru": ("offload.eviction.lru", "LruEviction"),
@@ -40,9 +42,13 @@ class EvictionPolicy(Protocol):
         ...
 
 
-def make_eviction(name: str, geometry: Geometry) -> EvictionPolicy:
-    """The policy called `name`, with an empty history. Raises ValueError for an unknown name."""
+def make_eviction(name: str, geometry: Geometry, weights: HistoryWeights | None = None) -> EvictionPolicy:
+    """The policy called `name`, with an empty history. Raises ValueError for an unknown name.
+
+    `weights`: those of `history`, in place of its defaults; others have none.
+    """
     if name not in _POLICIES:
         raise ValueError(f"unknown eviction policy {name!r}: choose one of {', '.join(EVICTION_NAMES)}")
     module, attribute = _POLICIES[name]
-    return cast(EvictionPolicy, getattr(importlib.import_module(module), attribute)(geometry))
+    options = {"weights": weights} if name == "history" else {}
+    return cast(EvictionPolicy, getattr(importlib.import_module(module), attribute)(geometry, **options))

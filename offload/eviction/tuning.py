@@ -63,8 +63,8 @@ def tune_history(
 
     First `num_random` weights drawn at random, then `num_rounds` of trying, around the best, each weight, window and
     decay alone; a round that finds nothing better is the last. Deterministic by `seed`. `on_progress(done, total)` is
-    called before every batch of replays, and stops the search by raising. Traces must be of one model. Raises
-    ValueError for no traces, and as `sweep_loads` does.
+    called before every batch on every trace, in replays, and stops the search by raising. Traces must be of one model.
+    Raises ValueError for no traces, and as `sweep_loads` does.
     """
     if not traces:
         raise ValueError("there are no traces to tune on")
@@ -113,12 +113,17 @@ class _Search:
         fresh = [weights for weights in dict.fromkeys(candidates) if weights not in tried]
         for first in range(0, len(fresh), _BATCH):
             batch = fresh[first : first + _BATCH]
-            self._on_progress(len(self.trials), self._num_planned)
             self.trials += map(Trial, batch, self.loads(batch))
 
     def loads(self, candidates: Sequence[HistoryWeights]) -> list[int]:
         variants = [Variant(weights, self._slots, self._initial) for weights in candidates]
-        totals: list[int] = sum(sweep_loads(trace, variants).sum(axis=1) for trace in self._traces).tolist()
+        totals = [0] * len(variants)
+        num_traces, num_planned = len(self._traces), self._num_planned * len(self._traces)
+        for number, trace in enumerate(self._traces):
+            done = len(self.trials) * num_traces + number * len(variants)
+            self._on_progress(min(done, num_planned), num_planned)
+            loads = sweep_loads(trace, variants).sum(axis=1).tolist()
+            totals = [total + more for total, more in zip(totals, loads, strict=True)]
         return totals
 
 

@@ -60,6 +60,17 @@ def test_decode_steps_alone():
     assert trace.decode_only() is trace
 
 
+def test_some_prompts_alone():
+    trace = recorded(num_prompts=4)
+    some = trace.with_prompts([1, 3])
+    assert (some.num_prompts, some.num_steps, some.prompt_starts.tolist()) == (2, 10, [0, 5])
+    np.testing.assert_array_equal(some.ids[5:], trace.ids[15:])
+    np.testing.assert_array_equal(some.scores[:5], trace.scores[5:10])
+    assert trace.with_prompts([]).num_steps == 0
+    same(trace.with_prompts(range(4)), trace)
+    assert some.decode_only().prompt_starts.tolist() == [0, 2]
+
+
 def test_a_forward_given_up_leaves_no_trace():
     writer = TraceWriter("m", "", GEOMETRY)
     writer.begin(2)
