@@ -99,12 +99,13 @@ class LayerPrefill:
     ) -> None:
         self._cache, self._staging, self._geometry, self._is_cancelled = cache, staging, geometry, is_cancelled
         slots = cache.slots_per_layer
-        self._switch_tok = [n // layer.top_k for n, layer in zip(slots, geometry.layers, strict=True)]
+        self.switch_tok = [n // layer.top_k for n, layer in zip(slots, geometry.layers, strict=True)]
+        """Per layer, the tokens from which it is staged whole: floor(K_l / k_l)."""
         self.served: Counter[str] = Counter()
 
     def is_full_layer(self, layer: int, num_tok: int) -> bool:
         """Whether a chunk of so many tokens is served by staging the whole layer: from floor(K_l / k_l) on."""
-        return num_tok >= self._switch_tok[layer] and not self._cache.has_empty_slot(layer)
+        return num_tok >= self.switch_tok[layer] and not self._cache.has_empty_slot(layer)
 
     def fetch(self, layer: int, experts: Sequence[int], num_tok: int) -> Generator[Fetched]:
         """See ExpertPrefill."""

@@ -126,8 +126,10 @@ class Lookahead:
 
     def __init__(self, feeds: Sequence[RouterFeed | None]) -> None:
         self._feeds = feeds
-        self._inputs: list[torch.Tensor | None] = [None] * len(feeds)
-        self._predictors: list[Predictor | None] = [None] * len(feeds)
+        self.inputs: list[torch.Tensor | None] = [None] * len(feeds)
+        """Per layer, what its feeding norm got in the running or last forward: the residual after attention."""
+        self.predictors: list[Predictor | None] = [None] * len(feeds)
+        """Per layer; None where nothing can be said."""
         self._shifts: list[dict[int, ScoreShift]] = [{} for _ in feeds]
         """Per layer predicted, by the layer it was predicted from."""
         for layer, feed in enumerate(feeds):
@@ -135,7 +137,7 @@ class Lookahead:
                 (feed.norm or feed.router).register_forward_pre_hook(self._keeper(layer))
 
     def _keeper(self, layer: int) -> Callable[[nn.Module, tuple[torch.Tensor, ...]], None]:
-        inputs = self._inputs
+        inputs = self.inputs
 
         def keep(module: nn.Module, args: tuple[torch.Tensor, ...]) -> None:
             inputs[layer] = args[0]
@@ -146,7 +148,7 @@ class Lookahead:
         """Builds the predictors; call after a forward of one token. What a router refuses out of its block is left
         out."""
         for layer, feed in enumerate(self._feeds):
-            hidden = self._inputs[layer]
+            hidden = self.inputs[layer]
             if feed is None or hidden is None:
                 continue
             try:
@@ -154,23 +156,23 @@ class Lookahead:
                 predictor.choose(hidden)
             except Exception:  # noqa: BLE001 - whatever a router raises when it is called out of its block
                 continue
-            self._predictors[layer] = predictor
+            self.predictors[layer] = predictor
 
     @property
     def rankings(self) -> list[RouterRanking | None]:
         """Per layer, the short form of its router's choice; None where there is none."""
-        return [None if predictor is None else predictor.ranking for predictor in self._predictors]
+        return [None if predictor is None else predictor.ranking for predictor in self.predictors]
 
     def can_predict(self, layer: int, ahead: int) -> bool:
         """Whether `predict(layer, ahead)` can say something."""
-        return self._feeds[layer] is not None and self._predictors[ahead] is not None
+        return self._feeds[layer] is not None and self.predictors[ahead] is not None
 
     def predict(self, layer: int, ahead: int) -> list[int]:
         """The experts layer `ahead` would choose for this token as it is at `layer`, most certain first.
 
         Call during the layer's step only; empty where nothing can be said.
         """
-        predictor, hidden = self._predictors[ahead], self._inputs[layer]
+        predictor, hidden = self.predictors[ahead], self.inputs[layer]
         if predictor is None or hidden is None:
             return []
         return predictor.choose(hidden, self._shift(layer, ahead, predictor.ranking))
@@ -184,7 +186,7 @@ class Lookahead:
     def learn(self, layer: int) -> None:
         """The layer's own hidden state is there: what was predicted for it is compared with it."""
         due = [shift for shift in self._shifts[layer].values() if shift.is_due]
-        predictor, hidden = self._predictors[layer], self._inputs[layer]
+        predictor, hidden = self.predictors[layer], self.inputs[layer]
         if due and predictor is not None and hidden is not None:
             scores = predictor.scores(hidden)
             for shift in due:

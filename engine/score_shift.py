@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 
 _EVERY_STEP = 16
-"""Observations until which every step is learned from; after that, each eighth."""
+"""Steps until which each is learned from."""
 _STRIDE = 8
+"""After that, each eighth: learning costs a router's product."""
 _SLOWEST_RATE = 0.02
 
 
@@ -18,9 +19,10 @@ class ScoreShift:
     prediction as it is. Used only while it finds at least as many of the experts as the plain prediction does.
     """
 
-    def __init__(self, num_experts: int, top_k: int) -> None:
+    def __init__(self, num_experts: int, top_k: int, stride: int = _STRIDE) -> None:
+        """`stride`: once settled, each such step is learned from."""
         self._mean = torch.zeros(1, num_experts)
-        self._top_k = top_k
+        self._top_k, self._stride = top_k, stride
         self._num_steps = self._num_seen = 0
         self._plain_hits = self._shifted_hits = 0.0
         self._plain: torch.Tensor | None = None
@@ -41,7 +43,7 @@ class ScoreShift:
         if self._plain is None:
             return False
         self._num_steps += 1
-        if self._num_steps <= _EVERY_STEP or self._num_steps % _STRIDE == 0:
+        if self._num_steps <= _EVERY_STEP or self._num_steps % self._stride == 0:
             return True
         self._plain = None
         return False

@@ -130,6 +130,12 @@ def all_slots(engine: OffloadedModel) -> tuple[int, ...]:
     return tuple(layer.num_experts for layer in engine.loaded.plan.geometry.layers)
 
 
+def share_of_experts(engine: OffloadedModel, share: float) -> tuple[int, ...]:
+    """Slots for that share of every layer's experts, at least k + 1."""
+    layers = engine.loaded.plan.geometry.layers
+    return tuple(max(layer.min_slots, round(share * layer.num_experts)) for layer in layers)
+
+
 def layer_time_s(engine: OffloadedModel, task: Task) -> float:
     """Median seconds from one MoE layer's end to the next one's, every expert resident: what can hide a copy."""
     ends: list[tuple[int, float]] = []

@@ -32,8 +32,8 @@ def opened(folder: Path, **options: Any) -> Iterator[OffloadedModel]:
 
 
 def lookahead_of(engine: OffloadedModel) -> Lookahead:
-    assert isinstance(engine._lookahead, Lookahead)
-    return engine._lookahead
+    assert isinstance(engine.lookahead, Lookahead)
+    return engine.lookahead
 
 
 def routers_choice(lookahead: Lookahead, layer: int, hidden: torch.Tensor) -> set[int]:
@@ -55,9 +55,9 @@ def test_the_prediction_is_the_next_router_on_this_state(tiny_folder: TinyFolder
         for seed in range(12):
             engine.greedy_ids([3 + seed, 50 + seed, 7], 2)
             for ahead in following:
-                hidden = lookahead._inputs[ahead - 1]
+                hidden = lookahead.inputs[ahead - 1]
                 assert hidden is not None
-                predictor = lookahead._predictors[ahead]
+                predictor = lookahead.predictors[ahead]
                 assert predictor is not None
                 predicted = predictor.choose(hidden)
                 assert len(predicted) == TOP_K
@@ -76,8 +76,8 @@ def test_the_short_form_agrees_with_the_router_on_fresh_inputs(tiny_folder: Tiny
     with opened(tiny_folder(name)) as engine, torch.inference_mode():
         lookahead = lookahead_of(engine)
         generator = torch.Generator().manual_seed(99)
-        for layer, predictor in enumerate(lookahead._predictors):
-            sample = lookahead._inputs[layer]
+        for layer, predictor in enumerate(lookahead.predictors):
+            sample = lookahead.inputs[layer]
             if predictor is None or sample is None:
                 continue
             scale = sample.float().std().clamp(min=1e-3)
