@@ -72,6 +72,9 @@ class _PlainTable(TableElement):
             yield table
 
 
+_EMPTY = Markdown("", hyperlinks=False)
+
+
 class FinishedMarkdown(Markdown):
     """A finished answer as one renderable, in the colours of the theme with these `variables`.
 
@@ -88,8 +91,8 @@ class FinishedMarkdown(Markdown):
     }
 
     def __init__(self, tokens: list[Token], variables: Mapping[str, str], *, highlights: bool = True) -> None:
-        super().__init__("", code_theme=cast(str, variables if highlights else None), hyperlinks=False)
-        self.parsed = tokens
+        vars(self).update(vars(_EMPTY))  # its own constructor makes a parser each time
+        self.parsed, self.code_theme = tokens, cast(str, variables if highlights else None)
         self._theme = _rich_theme(variables)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:

@@ -8,7 +8,6 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
-from textual.widgets import Footer
 
 from app import figures
 from app.domains import Domain
@@ -24,6 +23,7 @@ from app.screens.panelled import PanelledScreen
 from app.widgets.activity_line import ActivityLine
 from app.widgets.command_list import CommandList
 from app.widgets.find_bar import FindBar
+from app.widgets.key_line import KeyLine
 from app.widgets.panel_column import PanelColumn
 from app.widgets.prompt import Prompt
 from app.widgets.status_line import StatusLine
@@ -63,7 +63,7 @@ class ChatScreen(ChatCommands, ChatFind, PanelledScreen):
                 yield CommandList("commands")
                 yield Prompt("prompt", PromptHistory(AppPaths.from_environment().prompt_history))
             yield PanelColumn(id="panels")
-        yield Footer(compact=True, show_command_palette=False)
+        yield KeyLine()
 
     async def on_mount(self) -> None:
         self._show_title()
@@ -106,7 +106,7 @@ class ChatScreen(ChatCommands, ChatFind, PanelledScreen):
         elif live is None:
             activity.show_engine(bridge, num_waiting)
         elif self.flow.is_reading_prompt and not live.is_stopping:
-            activity.show_prefill(self.flow.prefill, num_waiting)
+            activity.show_prefill(self.flow.prefill, bridge.prefill_pace, num_waiting)
         else:
             tpot_ms = bridge.snapshot.timing.tpot_mean_ms if bridge.snapshot else None
             activity.show_answering(live.num_tok, tpot_ms, num_waiting, is_stopping=live.is_stopping)
@@ -159,6 +159,11 @@ class ChatScreen(ChatCommands, ChatFind, PanelledScreen):
             self._bridge.profiles.choose(self.flow.domain.name)
         self._show_title()
         self.query_one(Prompt).focus()
+
+    def leave_panels(self) -> None:
+        """The focus back to the prompt; a turn keeps it."""
+        if self.focused_turn is None:
+            super().leave_panels()
 
     async def action_stop(self) -> None:
         """Stop the answer; else take back what waits; else stop loading or building; else back to the prompt."""

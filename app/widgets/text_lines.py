@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from rich.cells import cell_len
-from rich.console import RenderableType
+from rich.console import ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.style import Style
 from textual.geometry import Size
@@ -51,7 +51,7 @@ class TextLines(Widget):
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         if width not in (self._strips_width, self._height[0]):
-            self._height = (width, len(self._lines(width, is_seen=False)))
+            self._height = (width, self._measure(width))
         return len(self._strips) if width == self._strips_width else self._height[1]
 
     def notify_style_update(self) -> None:
@@ -103,19 +103,19 @@ class TextLines(Widget):
 
     def _lay_out(self, width: int) -> None:
         if width != self._strips_width and width > 0:
-            self._strips, self._strips_width = self._lines(width, is_seen=True), width
+            lines = self.app.console.render_lines(self.renderable(is_seen=True), self._options(width), pad=False)
+            shown = _written(["".join(segment.text for segment in line) for line in lines])
+            self._strips = [Strip(Segment.strip_links(lines[y])) for y in shown]
+            self._strips_width = width
             self._find_spans()
 
-    def _lines(self, width: int, *, is_seen: bool) -> list[Strip]:
-        """The lines at a width, without blank ones at either end."""
-        console = self.app.console
-        options = console.options.update(width=max(1, width), height=None, highlight=False)
-        lines = console.render_lines(self.renderable(is_seen=is_seen), options, pad=False)
-        strips = [Strip(Segment.strip_links(line)) for line in lines]
-        while strips and not strips[-1].text.strip():
-            strips.pop()
-        first = next((y for y, strip in enumerate(strips) if strip.text.strip()), 0)
-        return strips[first:]
+    def _measure(self, width: int) -> int:
+        """How many lines there are at a width; a fraction of the work of making them."""
+        segments = self.app.console.render(self.renderable(is_seen=False), self._options(width))
+        return len(_written("".join(segment.text for segment in segments).split("\n")))
+
+    def _options(self, width: int) -> ConsoleOptions:
+        return self.app.console.options.update(width=max(1, width), height=None, highlight=False)
 
     def _find_spans(self) -> None:
         self._spans = {}
@@ -125,6 +125,12 @@ class TextLines(Widget):
             if self._current is not None:
                 last = max((span.match for spans in self._spans.values() for span in spans), default=0)
                 self._current = min(self._current, last)
+
+
+def _written(lines: list[str]) -> range:
+    """The numbers of the lines from the first to the last that is not blank."""
+    numbers = [y for y, line in enumerate(lines) if line.strip()]
+    return range(numbers[0], numbers[-1] + 1) if numbers else range(0)
 
 
 def spans_of(lines: list[str], pattern: re.Pattern[str]) -> Iterable[tuple[int, Span]]:

@@ -14,9 +14,7 @@ from app.exchange import Exchange
 from app.widgets.entry import Entry
 from app.widgets.turn import AnswerTurn, QuestionTurn, TurnWidget
 
-MAX_MOUNTED = 40
-"""Rows kept as widgets; more make resizing and focus slow."""
-_PAGE = 12
+_PAGE = 8
 """Rows that come and go at once."""
 _EDGE = 3
 """Lines from the end of what is mounted at which more comes."""
@@ -125,6 +123,11 @@ class Transcript(VerticalScroll, can_focus=False, can_focus_children=False):
     # Which of it is mounted
 
     @property
+    def max_mounted(self) -> int:
+        """Rows kept as widgets: more than fill the screen, as each takes two lines or more. Many make resizing slow."""
+        return max(self.size.height, self.app.size.height) // 2 + _PAGE
+
+    @property
     def _is_following(self) -> bool:
         return self.is_anchored and not self._anchor_released
 
@@ -137,7 +140,7 @@ class Transcript(VerticalScroll, can_focus=False, can_focus_children=False):
     async def to_start(self) -> None:
         """Show the beginning."""
         if self._first > 0:
-            await self._mount_stretch(min(MAX_MOUNTED, len(self.entries)))
+            await self._mount_stretch(min(self.max_mounted, len(self.entries)))
             self._lay_out()
         self.scroll_to(y=0, animate=False)
 
@@ -164,6 +167,12 @@ class Transcript(VerticalScroll, can_focus=False, can_focus_children=False):
             self._is_moving = True
             self.call_next(self._move_up if near_top else self._move_down)
 
+    async def on_resize(self) -> None:
+        """More rows may fit."""
+        if self._first > 0 and self._last - self._first < self.max_mounted and not self._is_moving:
+            self._is_moving = True
+            await self._move_up()
+
     async def _insert(self, at: int, entry: Entry) -> None:
         self.entries.insert(at, entry)
         if at < self._first:
@@ -172,7 +181,7 @@ class Transcript(VerticalScroll, can_focus=False, can_focus_children=False):
             self._last += 1
             await self._mount_entries(at, at + 1)
             if self._is_following:
-                await self._unmount_before(self._last - MAX_MOUNTED)
+                await self._unmount_before(self._last - self.max_mounted)
         self._tell_hidden()
 
     async def _remove(self, entry: Entry) -> None:
@@ -187,7 +196,7 @@ class Transcript(VerticalScroll, can_focus=False, can_focus_children=False):
         with self.app.batch_update():
             await self._unmount(self.entries)
             await self.remove_children()
-            self._first, self._last = max(0, last - MAX_MOUNTED), last
+            self._first, self._last = max(0, last - self.max_mounted), last
             await self._mount_entries(self._first, self._last)
             self._tell_hidden()
 
@@ -198,7 +207,7 @@ class Transcript(VerticalScroll, can_focus=False, can_focus_children=False):
             before = self._place_of(stays)
             self._first, until = first, self._first
             await self._mount_entries(first, until)
-            while self._last - self._first > MAX_MOUNTED and not self.entries[self._last - 1].is_live:
+            while self._last - self._first > self.max_mounted and not self.entries[self._last - 1].is_live:
                 self._last -= 1
             await self._unmount(self.entries[self._last :])
             self._keep_in_place(stays, before)
@@ -212,7 +221,7 @@ class Transcript(VerticalScroll, can_focus=False, can_focus_children=False):
             before = self._place_of(stays)
             begun, self._last = self._last, last
             await self._mount_entries(begun, last)
-            await self._unmount_before(self._last - MAX_MOUNTED)
+            await self._unmount_before(self._last - self.max_mounted)
             self._keep_in_place(stays, before)
         self._is_moving = False
 

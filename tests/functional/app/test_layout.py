@@ -9,7 +9,7 @@ from app.exchange import Exchange
 from app.widgets.finished_answer import FinishedAnswer
 from app.widgets.panel_column import PanelColumn
 from app.widgets.status_line import StatusLine
-from app.widgets.transcript import MAX_MOUNTED, Transcript
+from app.widgets.transcript import Transcript
 from engine.config import APPROX
 from engine.events import TextDelta
 from tests.functional.app.conftest import Stage
@@ -19,9 +19,9 @@ from tests.functional.app.fake_engine import snapshot
 async def test_long_chats_mount_a_bounded_number_of_turns(stage: Stage) -> None:
     await stage.open_chat()
     transcript = stage.chat.query_one(Transcript)
-    for number in range(MAX_MOUNTED + 10):
+    for number in range(transcript.max_mounted + 10):
         await transcript.add_question(Exchange(TurnRecord("chat", 2 * number, USER, f"question {number}")))
-    await stage.until(lambda: len(transcript.children) <= MAX_MOUNTED + 1)
+    await stage.until(lambda: len(transcript.children) <= transcript.max_mounted + 1)
     assert len(transcript.query("#earlier")) == 1
 
 

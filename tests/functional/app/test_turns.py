@@ -170,6 +170,20 @@ async def test_keys_move_between_turns_and_typing_goes_to_the_prompt(stage: Stag
     assert stage.app.focused is prompt
 
 
+async def test_the_key_line_tells_what_can_be_done_to_a_turn(stage: Stage) -> None:
+    await stage.open_chat()
+    await talk(stage, ("one", "First answer."))
+    last_line = stage.shown().splitlines()[-1]
+    assert "esc Stop" in last_line
+    assert "f1 Help" in last_line
+    await stage.pilot.press("alt+up")
+    await stage.see("e Edit  c Continue  b Branch  d Delete  y Copy")
+    await stage.pilot.resize_terminal(80, 24)
+    await stage.until(lambda: stage.shown().splitlines()[-1].rstrip().endswith("f1 Help"))
+    await stage.pilot.click("KeyLine", offset=(2, 0))
+    await stage.until(lambda: isinstance(stage.app.screen, EditQuestion))
+
+
 async def test_copying_says_how_much_and_where_to(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[str] = []
 
