@@ -97,17 +97,18 @@ def _add_tasks(commands: Commands) -> None:
         "bench",
         metavar="WHAT",
         nargs="?",
-        choices=("policies", "overhead"),
+        choices=("policies", "prediction", "prefill", "overhead"),
         default="policies",
         help="policies (default): the residency policies against each other and against the physical limit; "
-        "overhead: a decode step against plain transformers",
+        "prediction: which hidden state foretells routing best; prefill: the ways to get its experts, by prompt "
+        "length; overhead: a decode step against plain transformers",
     )
-    bench.add_argument("--quick", action="store_true", help="policies: fewer prompts and tokens")
+    bench.add_argument("--quick", action="store_true", help="fewer prompts, tokens and rounds")
     bench.add_argument(
         "--links",
         metavar="LIST",
-        help="policies: A (a copy takes 0.95 of a layer), B (load-on-demand costs 1.75x all-resident), own (the real "
-        "link), or a bandwidth such as 0.5GB/s, separated by commas (default: A,B,own; with --quick: A)",
+        help="policies, prefill: A (a copy takes 0.95 of a layer), B (load-on-demand costs 1.75x all-resident), own (the real "
+        "link), or a bandwidth such as 0.5GB/s, separated by commas (default: A,B,own; with --quick: A; prefill, which has no B: A,own)",
     )
     bench.add_argument("--rounds", type=int, default=30, metavar="N", help="overhead: interleaved rounds (default: 30)")
     plan = commands.add_parser("plan", help="split the byte budget for a model, without loading it", epilog=EXIT_CODES)

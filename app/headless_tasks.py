@@ -26,8 +26,11 @@ from app.headless_traces import record_command, tune_command
 from app.paths import AppPaths
 from app.settings import Settings
 from engine.api import (
+    Bench,
     BenchOverhead,
     BenchPolicies,
+    BenchPrediction,
+    BenchPrefill,
     BuildProfile,
     Cancel,
     DeleteProfile,
@@ -41,18 +44,7 @@ from engine.api import (
 from engine.config import EngineConfig
 from engine.events import Failed, TaskEnded
 
-Task = (
-    Verify
-    | BenchOverhead
-    | BenchPolicies
-    | Plan
-    | BuildProfile
-    | ShowProfile
-    | DeleteProfile
-    | RecordTrace
-    | TuneEviction
-    | ResetEviction
-)
+Task = Verify | Bench | Plan | BuildProfile | ShowProfile | DeleteProfile | RecordTrace | TuneEviction | ResetEviction
 
 _REQUEST_ID = 1
 
@@ -73,15 +65,25 @@ def run(arguments: argparse.Namespace) -> int:
     return EXIT_OK if ended.is_ok else EXIT_FAILED
 
 
+def _bench(arguments: argparse.Namespace) -> Bench:
+    match arguments.bench:
+        case "policies":
+            links = arguments.links or ("A" if arguments.quick else "A,B,own")
+            return BenchPolicies(_REQUEST_ID, arguments.quick, tuple(links.split(",")))
+        case "prediction":
+            return BenchPrediction(_REQUEST_ID, arguments.quick)
+        case "prefill":
+            return BenchPrefill(_REQUEST_ID, arguments.quick, tuple((arguments.links or "A,own").split(",")))
+        case _:
+            return BenchOverhead(_REQUEST_ID, options.at_least_one(arguments.rounds, "--rounds"))
+
+
 def _task(arguments: argparse.Namespace, config: EngineConfig) -> Task:
     match arguments.command:
         case "verify":
             return Verify(_REQUEST_ID, options.at_least_one(arguments.tokens, "--tokens"))
-        case "bench" if arguments.bench == "policies":
-            links = arguments.links or ("A" if arguments.quick else "A,B,own")
-            return BenchPolicies(_REQUEST_ID, arguments.quick, tuple(links.split(",")))
         case "bench":
-            return BenchOverhead(_REQUEST_ID, options.at_least_one(arguments.rounds, "--rounds"))
+            return _bench(arguments)
         case "plan":
             return Plan(_REQUEST_ID, config)
         case "trace":

@@ -99,6 +99,27 @@ class BenchPolicies:
 
 
 @dataclass(frozen=True, slots=True)
+class BenchPrediction:
+    """Measure which hidden state tells best, and how far ahead, what a later layer's router will choose."""
+
+    request_id: int
+    is_quick: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BenchPrefill:
+    """Compare the ways prefill gets its experts, by prompt length across the switch to whole layers."""
+
+    request_id: int
+    is_quick: bool = False
+    links: tuple[str, ...] = ("A", "own")
+    """As those of BenchPolicies, without B."""
+
+
+Bench = BenchOverhead | BenchPolicies | BenchPrediction | BenchPrefill
+
+
+@dataclass(frozen=True, slots=True)
 class SetDomain:
     """What the chat is about: warms the expert cache by that domain's profile, where there is one."""
 
@@ -205,8 +226,7 @@ Command = (
     | SetMode
     | SetDomain
     | Verify
-    | BenchOverhead
-    | BenchPolicies
+    | Bench
     | BuildProfile
     | ShowProfile
     | DeleteProfile

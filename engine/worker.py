@@ -11,8 +11,10 @@ import traceback
 from typing import TYPE_CHECKING
 
 from engine.api import (
+    Bench,
     BenchOverhead,
     BenchPolicies,
+    BenchPrediction,
     BuildProfile,
     Close,
     Command,
@@ -34,23 +36,16 @@ from engine.events import Failed, LoadProgress, ModeChanged, TaskEnded, TaskProg
 from engine.failures import failure_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from engine.mailboxes import Inbox, Outbox
+    from engine.offloaded_model import OffloadedModel
     from engine.session import Session
     from engine.task_outcome import OnTaskProgress, TaskOutcome
 
 _Unloaded = Plan | Diagnose | ResetEviction
 """Tasks that need no model in memory."""
-_Task = (
-    Verify
-    | BenchOverhead
-    | BenchPolicies
-    | BuildProfile
-    | ShowProfile
-    | DeleteProfile
-    | RecordTrace
-    | TuneEviction
-    | _Unloaded
-)
+_Task = Verify | Bench | BuildProfile | ShowProfile | DeleteProfile | RecordTrace | TuneEviction | _Unloaded
 
 
 class Worker:
@@ -154,7 +149,7 @@ class Worker:
         try:
             return self._run_on(session, command, progress)
         finally:
-            session.end_task(is_rebuilt=isinstance(command, BenchPolicies))
+            session.end_task(is_rebuilt=isinstance(command, Bench) and not isinstance(command, BenchOverhead))
 
     def _run_unloaded(self, command: _Unloaded, progress: OnTaskProgress) -> TaskOutcome:
         is_cancelled = self._inbox.is_cancelled
@@ -182,14 +177,8 @@ class Worker:
             from engine.verify import verify
 
             return verify(session.engine, command.num_tok, progress, is_cancelled)
-        if isinstance(command, BenchOverhead):
-            from engine.bench.overhead import bench_overhead
-
-            return bench_overhead(session.engine, command.num_rounds, progress, is_cancelled)
-        if isinstance(command, BenchPolicies):
-            from engine.bench.policies import bench_policies
-
-            return bench_policies(session.engine, command.is_quick, command.links, progress, is_cancelled)
+        if isinstance(command, Bench):
+            return _run_bench(session.engine, command, progress, is_cancelled)
         if isinstance(command, RecordTrace):
             from engine.trace_recording import record_trace
 
@@ -204,6 +193,26 @@ class Worker:
             return session.profiles.show(command.domain, command.has_plan)
         assert isinstance(command, DeleteProfile), command
         return session.profiles.delete(command.domain)
+
+
+def _run_bench(
+    engine: OffloadedModel, command: Bench, progress: OnTaskProgress, is_cancelled: Callable[[], bool]
+) -> TaskOutcome:
+    if isinstance(command, BenchOverhead):
+        from engine.bench.overhead import bench_overhead
+
+        return bench_overhead(engine, command.num_rounds, progress, is_cancelled)
+    if isinstance(command, BenchPolicies):
+        from engine.bench.policies import bench_policies
+
+        return bench_policies(engine, command.is_quick, command.links, progress, is_cancelled)
+    if isinstance(command, BenchPrediction):
+        from engine.bench.prediction import bench_prediction
+
+        return bench_prediction(engine, command.is_quick, progress, is_cancelled)
+    from engine.bench.prefill import bench_prefill
+
+    return bench_prefill(engine, command.is_quick, command.links, progress, is_cancelled)
 
 
 def _give_memory_back() -> None:
