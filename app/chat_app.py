@@ -6,19 +6,13 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Iterable
 from dataclasses import replace
-from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 from rich.text import Text
-from textual.actions import parse
-from textual.app import App, SystemCommand
 from textual.binding import BindingType
-from textual.screen import Screen
 
-from app.actions import ACTIONS, Action
 from app.chat_store import ChatStore
 from app.configured_app import ConfiguredApp
 from app.crash_log import log_crash
@@ -265,21 +259,6 @@ class ChatApp(ConfiguredApp):
     def action_restart_engine(self) -> None:
         """Have the model loaded again, by a new process if the old one is gone. Waiting questions are then asked."""
         self._bridge.restart()
-
-    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """The palette: every action that can be taken now, the screen's own first."""
-        for action in sorted(ACTIONS, key=lambda action: action.scope == "app"):
-            owner = self if action.scope == "app" else screen
-            if action.call and action.in_palette and self._can_run(action, owner):
-                keys = self.key_map.keys_text(action)
-                about = f"{action.meaning} ({keys})" if keys else action.meaning
-                yield SystemCommand(action.title, about, partial(self.run_action, action.call, owner))
-
-    def _can_run(self, action: Action, owner: App[None] | Screen[object]) -> bool:
-        """Whether `owner` has the action, and would take it now."""
-        name, parameters = parse(action.call)[1:]
-        is_there = owner is self or action.scope in getattr(owner, "ACTION_SCOPE", "").split()
-        return is_there and bool(owner.check_action(name, parameters))
 
     @property
     def _panel_s(self) -> float:

@@ -1,14 +1,18 @@
-"""An app under the user's settings: theme, key map, model, and the screens that change them."""
+"""An app under the user's settings: theme, keys and palette, model, and the screens that change them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from textual.app import App
+from textual.actions import parse
+from textual.app import App, SystemCommand
+from textual.screen import Screen
 
 from app import themes
+from app.actions import ACTIONS, Action
 from app.engine_bridge import EngineBridge
 from app.key_map import KeyMap
 from app.sanitise import visible
@@ -68,6 +72,21 @@ class ConfiguredApp(App[None]):
         """Dark or light; kept."""
         other = themes.other_mode(self.theme)
         self.save_settings({"screen.theme": other})
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """The palette: every action that can be taken now, the screen's own first."""
+        for action in sorted(ACTIONS, key=lambda action: action.scope == "app"):
+            owner = self if action.scope == "app" else screen
+            if action.call and action.in_palette and self._can_run(action, owner):
+                keys = self.key_map.keys_text(action)
+                about = f"{action.meaning} ({keys})" if keys else action.meaning
+                yield SystemCommand(action.title, about, partial(self.run_action, action.call, owner))
+
+    def _can_run(self, action: Action, owner: App[None] | Screen[object]) -> bool:
+        """Whether `owner` has the action, and would take it now."""
+        name, parameters = parse(action.call)[1:]
+        is_there = owner is self or action.scope in getattr(owner, "ACTION_SCOPE", "").split()
+        return is_there and bool(owner.check_action(name, parameters))
 
     def model_folders(self) -> list[Path]:
         """Where the model picker looks, beside the Hugging Face cache."""

@@ -15,7 +15,7 @@ from app.pace import Pace
 from app.profile_book import ProfileBook
 from engine.api import Cancel, Command, Load, SetMode
 from engine.config import APPROX, EXACT, EngineConfig
-from engine.events import EngineReady, Event, Failed, LoadProgress, ModeChanged, Snapshot
+from engine.events import EngineReady, Event, Failed, LoadProgress, ModeChanged, PrefillProgress, Snapshot
 
 
 class EngineLink(Protocol):
@@ -75,6 +75,9 @@ class EngineBridge:
         self.is_stopping_load = False
         self.pace = Pace()
         """How fast the present stage of loading goes."""
+        self.prefill_pace = Pace()
+        """How fast the present prompt is read."""
+        self._prefill_id: int | None = None
         self._num_loads = 0
         """Loads that were asked for and have not ended; only the last one counts."""
         self._make_link = make_link
@@ -190,6 +193,8 @@ class EngineBridge:
         match event:
             case LoadProgress():
                 self._note_progress(event)
+            case PrefillProgress():
+                self._note_prefill(event)
             case EngineReady():
                 self.state, self.ready, self.failure = EngineState.READY, event, None
             case ModeChanged(mode):
@@ -206,6 +211,11 @@ class EngineBridge:
             self.pace = Pace()
         self.pace.note(event.done, event.total)
         self.progress = event
+
+    def _note_prefill(self, event: PrefillProgress) -> None:
+        if event.request_id != self._prefill_id:
+            self._prefill_id, self.prefill_pace = event.request_id, Pace()
+        self.prefill_pace.note(event.done_tok, event.total_tok)
 
     def _note_failure(self, failure: Failed) -> None:
         self.failure, self.is_stopping_load = failure, False

@@ -30,12 +30,14 @@ def _pace(pace: Pace | None, unit: str) -> str:
     return rate + (f" · {figures.roughly(pace.left_s)} left" if pace.left_s is not None else "")
 
 
-def prefill(progress: PrefillProgress) -> str:
-    """`reading the prompt ▰▰▱ 128 of 512 tok, 64 reused`."""
+def prefill(progress: PrefillProgress, pace: Pace | None = None) -> str:
+    """`reading the prompt ▰▰▱ 128 of 512 tok, 64 reused · 5 s left`."""
     reused = f", {progress.reused_tok} reused" if progress.reused_tok else ""
     note = f" ({progress.note})" if progress.note else ""
     bar = figures.bar(progress.done_tok, progress.total_tok, _BAR_WIDTH)
-    return f"reading the prompt  {bar}  {progress.done_tok} of {progress.total_tok} tok{reused}{note}"
+    return (
+        f"reading the prompt  {bar}  {progress.done_tok} of {progress.total_tok} tok{reused}{note}{_pace(pace, 'tok')}"
+    )
 
 
 def task(progress: TaskProgress) -> str:

@@ -107,6 +107,14 @@ SETTINGS: tuple[Setting, ...] = (
         choices=config.EVICTION_POLICIES,
     ),
     _engine(
+        "offload.slots",
+        "Slots",
+        "How slots are shared out: by what the model's profiles say, where there are any, or the same in every layer.",
+        Kind.CHOICE,
+        config.NONUNIFORM,
+        choices=config.SLOT_PLANS,
+    ),
+    _engine(
         "offload.prefetch",
         "Prefetch",
         "How the experts of the next layers are foreseen.",

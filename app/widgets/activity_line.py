@@ -7,6 +7,7 @@ from textual.widget import Widget
 
 from app import figures, profile_words, progress_line
 from app.engine_bridge import EngineBridge, EngineState
+from app.pace import Pace
 from app.profile_book import ProfileTask
 from app.sanitise import visible
 from engine.events import EngineReady, Failed, PrefillProgress
@@ -58,9 +59,9 @@ class ActivityLine(Widget):
             ending = " · esc cancels" if task.is_build and not task.is_cancelling else ""
         self._working(profile_words.working(task, ending, self.content_size.width - 2))
 
-    def show_prefill(self, progress: PrefillProgress | None, num_waiting: int) -> None:
+    def show_prefill(self, progress: PrefillProgress | None, pace: Pace, num_waiting: int) -> None:
         """The prompt is being read."""
-        text = progress_line.prefill(progress) if progress is not None else "asking …"
+        text = progress_line.prefill(progress, pace) if progress is not None else "asking …"
         self._working(text + _behind(num_waiting) + "  ·  esc stops")
 
     def show_answering(self, num_tok: int, tpot_ms: float | None, num_waiting: int, *, is_stopping: bool) -> None:

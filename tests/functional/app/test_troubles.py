@@ -10,12 +10,14 @@ import sqlite3
 import subprocess
 import sys
 import termios
+import time
 from pathlib import Path
 
 import pytest
 
 from app.chat_records import FAILED
 from app.chat_store import ChatStore
+from app.pace import Pace
 from app.widgets.prompt import Prompt
 from engine.api import Cancel, Load
 from engine.events import Failed, LoadProgress, PrefillProgress
@@ -109,6 +111,10 @@ class TestSlowEngine:
         request = stage.engine.submitted()[0].request_id
         stage.engine.tell(PrefillProgress(request, 16, 64, 8))
         await stage.see("16 of 64 tok, 8 reused")
+        stage.bridge.prefill_pace = pace = Pace()
+        pace.note(16, 64, now=time.monotonic() - 1)
+        stage.engine.tell(PrefillProgress(request, 32, 64, 8))
+        await stage.see("32 of 64 tok, 8 reused · 5 s left")
 
     async def test_a_waiting_question_can_be_taken_back(self, stage: Stage) -> None:
         await stage.open_chat()

@@ -5,9 +5,15 @@ from __future__ import annotations
 from itertools import combinations
 
 import pytest
+from textual.actions import parse
 
-from app.actions import ACTIONS, GROUPS, action_named
+from app.actions import ACTIONS, GROUPS, action_named, actions_of
+from app.chat_app import ChatApp
 from app.key_map import KeyMap, bindings_of, is_key
+from app.screens.chat import ChatScreen
+from app.screens.chats import ChatsScreen
+from app.screens.domain_menu import DomainMenu
+from app.screens.settings import SettingsScreen
 
 
 def keys_of(key_map: KeyMap, action_id: str) -> tuple[str, ...]:
@@ -23,6 +29,21 @@ def test_the_table_is_whole() -> None:
         assert action.keys or action.in_palette, action.id
         assert action.meaning
         assert all(is_key(key) for key in KeyMap().keys_of(action)), action.id
+
+
+@pytest.mark.parametrize(
+    ("scope", "owner"),
+    [
+        ("app", ChatApp),
+        ("chat", ChatScreen),
+        ("menu", DomainMenu),
+        ("settings", SettingsScreen),
+        ("chats", ChatsScreen),
+    ],
+)
+def test_each_row_does_something(scope: str, owner: type) -> None:
+    for action in actions_of(scope):
+        assert not action.call or hasattr(owner, f"action_{parse(action.call)[1]}"), action.id
 
 
 def test_no_two_defaults_want_the_same_key_in_one_place() -> None:
