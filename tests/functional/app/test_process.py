@@ -171,6 +171,8 @@ def test_suspended_and_resumed(open_app: Open) -> None:
     shell.see("Type a message")
     shell.send(CTRL_Z)
     shell.see("Stopped")
+    shell.send("clear\n")
+    shell.until(lambda: "Type a message" not in shell.text, "the shell is not back")
     shell.send("fg\n")
     shell.see("Type a message")
     shell.send("w5 w9" + ENTER)
