@@ -89,6 +89,9 @@ class MoeLayer:
     def __call__(self, hidden: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         """hidden [tokens, hidden], index and weights [tokens, k] -> [tokens, hidden]. Raises WaitCancelled,
         ExpertReadError."""
+        if self._state.is_calibrating:
+            slots = list(self._weights.values())
+            return self._layout.step(hidden, slots[: index.shape[-1]], weights)
         out = self._decode(hidden, index, weights) if self._state.is_decode else self._prefill(hidden, index, weights)
         self._state.after_layer(self.number)
         return out
@@ -127,7 +130,8 @@ class MoeLayer:
         self.last_experts, self.last_substitutes = experts, list(substitutes.values())
         recorder = self._state.recorder
         if recorder is not None:
-            recorder.record(self.number, experts, self.tap.scores(), self._prefetching.predictions.get(self.number))
+            scores = self.tap.scores() if recorder.has_scores else None
+            recorder.record(self.number, experts, scores, self._prefetching.predictions.get(self.number))
         self._state.overhead_s += (ready_s - began_s) - (waited_s - waited_before_s) + perf_counter() - computed_s
         return out
 
@@ -174,8 +178,9 @@ class MoeLayer:
 
     def _prefill(self, hidden: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         num_tok, top_k = index.shape
-        if self._state.recorder is not None:
-            self._state.recorder.record(self.number, index.numpy(), self.tap.all_scores())
+        recorder = self._state.recorder
+        if recorder is not None:
+            recorder.record(self.number, index.numpy(), self.tap.all_scores() if recorder.has_scores else None)
         order_of, rows_of = self._by_expert(index)
         out = torch.zeros(num_tok * top_k, hidden.shape[-1], dtype=hidden.dtype)
         resident = self._cache.lock_resident(self.number, order_of)

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from engine.router_ranking import RouterRanking, find_ranking, short_norm
+from engine.router_ranking import RouterRanking, find_ranking, fold_norm, short_norm
 from engine.score_shift import ScoreShift
 
 
@@ -103,10 +103,14 @@ class Predictor:
     """The short form of the router's choice; None: the router itself is asked."""
     ask: Callable[[torch.Tensor], Any]
     """The router: normed hidden -> (logits, weights, indices)."""
+    folded: Callable[[torch.Tensor], torch.Tensor] | None = None
+    """Scores without the norm's own step, where that can be had."""
 
     def scores(self, hidden: torch.Tensor) -> torch.Tensor:
         """float32 [1, experts]; only with a ranking."""
         assert self.ranking is not None, "scores need the short form"
+        if self.folded is not None:
+            return self.folded(hidden)
         return self.ranking.scores(self.normed(hidden).view(1, -1))
 
     def choose(self, hidden: torch.Tensor, shift: ScoreShift | None = None) -> list[int]:
@@ -205,7 +209,8 @@ def _predictor(feed: RouterFeed, sample: torch.Tensor) -> Predictor:
 
     extra = (*feed.extra_args, *feed.extra_kwargs.values())
     ranking = find_ranking(feed.router, extra, ask, normed(sample).view(-1, hidden_dim))
-    return Predictor(normed, ranking, ask)
+    folded = fold_norm(feed.norm, ranking, sample) if ranking is not None else None
+    return Predictor(normed, ranking, ask, folded)
 
 
 def _unchanged(hidden: torch.Tensor) -> torch.Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from time import perf_counter
 
 import torch
 
@@ -59,6 +60,8 @@ class OffloadedModel:
             self._prepare()
             on_progress(LoadProgress("expert slots", 0, self.budget.slot_bytes))
             self.rebuild(config, self.budget.slots_per_layer)
+            self.compute_floor_ms = self._measure_floor_ms()
+            """What a decode step takes at least, on a short context: the compute with every expert at hand."""
         except BaseException:
             self.close()
             raise
@@ -111,6 +114,20 @@ class OffloadedModel:
         self.link, self.pool, self.cache, self.layers = plant.link, plant.pool, plant.cache, plant.layers
         self.prefetching, self.prefill = plant.prefetching, plant.prefill
         self.decoder.cache.reset()
+
+    def _measure_floor_ms(self) -> float:
+        """The quicker of two decode steps in which nothing is asked of the cache."""
+        self.state.is_calibrating = True
+        times = []
+        try:
+            with torch.inference_mode():
+                for _ in range(2):
+                    began_s = perf_counter()
+                    self._warm_up(1)
+                    times.append((perf_counter() - began_s) * 1000)
+        finally:
+            self.state.is_calibrating = False
+        return min(times)
 
     def _dismantle(self, plant: ExpertPlant) -> None:
         """Lets go of the old machinery before the new is built: its memory is not needed twice."""

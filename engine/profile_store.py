@@ -1,6 +1,6 @@
 """Where domain profiles are kept: a folder a model, a file a domain, in the user's data folder.
 
-With them, in `eviction.json`, the eviction weights that were tuned for the model (see `offload.eviction.tuned_weights`).
+With them, in `eviction.json`, the eviction weights tuned for the model (see `offload.eviction.tuned_weights`).
 """
 
 from __future__ import annotations

@@ -14,6 +14,8 @@ class StepState:
 
     is_decode: bool = False
     is_approx: bool = False
+    is_calibrating: bool = False
+    """MoE layers compute with the first k slots, whatever they hold: the time of a step that misses nothing."""
     is_cancelled: Callable[[], bool] = field(default=lambda: False)
     after_layer: Callable[[int], None] = field(default=lambda layer: None)
     abandon_prefill: Callable[[], None] = field(default=lambda: None)

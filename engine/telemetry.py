@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from time import monotonic
 
 from engine import machine
@@ -20,6 +21,7 @@ from engine.events import (
 )
 from engine.expert_forward import MoeLayer
 from engine.kv_cache import KvCache
+from engine.limit import LimitGauge
 from engine.offloaded_model import OffloadedModel
 from engine.turn_clock import TurnClock
 from offload.counters import Counters
@@ -34,6 +36,7 @@ class Telemetry:
         self._cache, self._link, self._layers, self._plan = engine.cache, engine.link, engine.layers, engine.budget
         self._prefetching, self._prefill = engine.prefetching, engine.prefill
         self._state = engine.state
+        self.limit = LimitGauge(engine)
         self._sequence = 0
         self._turn_start = Counters()
         self._turn_end: Counters | None = None
@@ -62,6 +65,7 @@ class Telemetry:
     def end_turn(self) -> None:
         """The answer is complete; its figures stay on show."""
         self._turn_end = self._cache.total_counters()
+        self.limit.end(self._clock.tpot_ms if self._clock else (), not self.turn_counters().substituted)
 
     def is_due(self) -> bool:
         """Whether a snapshot is due; cheap enough to ask after every layer."""
@@ -92,12 +96,20 @@ class Telemetry:
             prefetch_depth=self._prefetching.depth,
             context_used_tok=self.context_used_tok,
             context_tok=self._plan.context_tok,
-            timing=self._clock.timing() if self._clock else Timing(),
+            timing=self._timing(),
             memory=self.memory(),
             link=self.link(),
             is_context_approximate=self.is_context_approximate,
             counters=Counters.total(per_layer),
         )
+
+    def _timing(self) -> Timing:
+        if self._clock is None:
+            return Timing()
+        timing = self._clock.timing()
+        if self._turn_end is None:
+            return replace(timing, times_the_limit=self.limit.estimate(timing.tpot_mean_ms))
+        return replace(timing, times_the_limit=self.limit.times_the_limit, is_limit_estimate=False)
 
     def _codes(self, layer: MoeLayer, is_running: bool) -> bytes:
         if not is_running or self.phase == "prefill":
@@ -143,6 +155,7 @@ class TurnRecord:
     def prefill_done(self) -> None:
         """Bytes moved from here on are decode's."""
         self._prefill_bytes = self._telemetry.turn_counters().bytes_loaded
+        self._telemetry.limit.begin()
 
     def see(self, kv: KvCache) -> None:
         """Notes whether the answer builds on approximate text: known even if the cache is dropped afterwards."""
@@ -193,4 +206,5 @@ class TurnRecord:
             left_out_messages=self._num_left_out,
             compute_ms=split.compute_ms if split else None,
             overhead_ms=split.overhead_ms if split else None,
+            times_the_limit=self._telemetry.limit.times_the_limit,
         )

@@ -23,7 +23,7 @@ class TraceWriter:
         """`model`: its fingerprint. Without scores the trace is far smaller, and only good for policies without."""
         self._model, self._domain, self._geometry = model, domain, geometry
         self._last_layer = geometry.num_layers - 1
-        self._has_scores = has_scores
+        self.has_scores = has_scores
         self._num_steps = 0
         self._begin = self._end = 0
         self._prompt_starts: list[int] = []
@@ -77,22 +77,25 @@ class TraceWriter:
             if predicted is not None and len(predicted):
                 predicted = np.asarray(predicted).reshape(-1)[: self._ids.shape[2]]
                 self._predicted[rows, layer, : len(predicted)] = predicted
-        if scores is not None and self._has_scores:
+        if scores is not None and self.has_scores:
             with np.errstate(over="ignore"):  # some routers mask with the lowest float32, here -inf
                 self._scores[rows, layer, : scores.shape[-1]] = scores
         if layer == self._last_layer:
             self._num_steps = self._end
 
-    def trace(self) -> RoutingTrace:
-        """A copy of what was recorded so far. Raises TraceError when ids were recorded that the model does not have."""
-        steps = slice(self._num_steps)
+    def trace(self, num_steps: int | None = None) -> RoutingTrace:
+        """A copy of what was recorded so far, or of its first `num_steps` steps.
+
+        Raises TraceError when ids were recorded that the model does not have.
+        """
+        steps = slice(self._num_steps if num_steps is None else min(num_steps, self._num_steps))
         return RoutingTrace(
             self._model,
             self._domain,
             self._geometry,
             self._ids[steps].copy(),
             self._predicted[steps].copy(),
-            self._scores[steps].copy() if self._has_scores else None,
+            self._scores[steps].copy() if self.has_scores else None,
             self._is_prefill[steps].copy(),
             np.array(self._prompt_starts, dtype=np.int64),
         )

@@ -6,8 +6,9 @@ bit for bit: `mm` per expert, the module's own gate, routing weights applied, su
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import torch
@@ -17,6 +18,7 @@ DENSE_DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 PARAMETER_NAMES = ("gate_up_proj", "up_proj", "gate_up_proj_bias", "up_proj_bias", "down_proj", "down_proj_bias")
 """The parameters an experts module holds per expert, by the names the experts interface gives them."""
 _ALIGNMENT = 64
+_NUM_TRIALS, _NUM_ROUNDS = 8, 6
 
 
 class ParameterLayout(NamedTuple):
@@ -75,7 +77,7 @@ class DenseFormat:
     def choose_kernel(self) -> None:
         """Decides between vector and matrix products, for the present number of threads."""
         self._takes_vectors = all(
-            vector_product_is_equal(*shape, self._dtype, self._is_transposed, torch.get_num_threads())
+            vector_product_pays(*shape, self._dtype, self._is_transposed, torch.get_num_threads())
             for shape in self._matrices
         )
 
@@ -145,19 +147,32 @@ class DenseFormat:
 
 
 @cache
-def vector_product_is_equal(
+def vector_product_pays(
     num_rows: int, num_columns: int, dtype: torch.dtype, is_transposed: bool, num_threads: int
 ) -> bool:
-    """Whether `mv` gives bit for bit what `mm` gives for one row, for a weight of this shape on this machine.
+    """Whether `mv` gives bit for bit what `mm` gives for one row of a weight of this shape on this machine, and sooner.
 
-    They are the same sums in the same order, or they are not; eight random products of `num_columns` values tell. Asked
-    anew for another `num_threads`, which may take another way.
+    They are the same sums in the same order, or they are not; eight random products of `num_columns` values tell. Which
+    is quicker is the processor's doing (one with bf16 dot products has the quicker `mm`). Asked anew for another
+    `num_threads`, which may take another way.
     """
     generator = torch.Generator().manual_seed(num_rows)
-    for _ in range(8):
+    products = []
+    for _ in range(_NUM_TRIALS):
         weight = torch.randn(num_rows, num_columns, generator=generator).to(dtype)
         row = torch.randn(1, weight.shape[0 if is_transposed else 1], generator=generator).to(dtype)
         matrix = weight if is_transposed else weight.t()
-        if not torch.equal(torch.mm(row, matrix)[0], torch.mv(matrix.t(), row[0])):
-            return False
-    return True
+        products.append((row, matrix))
+    if not all(torch.equal(torch.mm(row, matrix)[0], torch.mv(matrix.t(), row[0])) for row, matrix in products):
+        return False
+    matrix_s = vector_s = float("inf")
+    for _ in range(_NUM_ROUNDS):  # in turn, and the quickest counts: who else runs slows both down
+        matrix_s = min(matrix_s, _seconds(lambda: [torch.mm(row, matrix) for row, matrix in products]))
+        vector_s = min(vector_s, _seconds(lambda: [torch.mv(matrix.t(), row[0]) for row, matrix in products]))
+    return vector_s < matrix_s
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    began_s = perf_counter()
+    work()
+    return perf_counter() - began_s
