@@ -74,9 +74,9 @@ def plan_nonuniform(
 
     After "MoE-CORE: Coordinated Expert Offload", section "Mechanism": slots move in steps of delta-K from layers whose
     hit rate stays above the median and barely drops when shrunk, to layers at least tau_low below the median whose hit
-    rate rises the most when grown. A layer keeps `fewest` slots (by default k + 1) and gets no more than it has experts. Every move must also
-    win more hits per token (k times the hit rate) than it costs, so that moving comes to an end. Among equals the lower
-    layer is taken. Raises ValueError when the numbers of layers differ.
+    rate rises the most when grown. A layer keeps `fewest` slots (by default k + 1) and gets no more than it has
+    experts. Every move must also win more hits per token (k times the hit rate) than it costs, so that moving comes to
+    an end. Among equals the lower layer is taken. Raises ValueError when the numbers of layers differ.
     """
     fewest = fewest or [layer.min_slots for layer in geometry.layers]
     state = _State(geometry, slots_per_layer, curves, rules or MoveRules(), fewest)
