@@ -43,6 +43,9 @@ class Kind(Enum):
     ERROR = "error"
 
 
+_COUNTING = (Kind.LATE, Kind.EVICTIONS)
+
+
 class LogLine(NamedTuple):
     """One thing that happened."""
 
@@ -66,13 +69,15 @@ class _Tally(NamedTuple):
 
 
 class EventLog:
-    """The last lines, oldest first. Late prefetches in a row are one line that counts on."""
+    """The last lines, oldest first. Late experts and evictions are one line each that counts on, until something else
+    happens."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self.lines: deque[LogLine] = deque(maxlen=MAX_LINES)
         self._clock = clock
         self._tallies: tuple[_Tally, ...] = ()
-        self._late_from: tuple[_Tally, ...] = ()
+        self._counted_from: dict[Kind, tuple[_Tally, ...]] = {}
+        self._largest_burst = 0
         self._reading: int | None = None
 
     def note(self, happened: list[Event]) -> None:
@@ -86,27 +91,38 @@ class EventLog:
         now = tuple(_Tally(layer.late, layer.evictions, layer.routed) for layer in snapshot.layer_counters)
         before, self._tallies = self._tallies, now
         if len(before) != len(now) or sum(t.routed for t in now) < sum(t.routed for t in before):
+            self._counted_from.clear()
             return
-        if snapshot.phase == "decode":
+        if snapshot.phase == "decode" and any(new.late != old.late for new, old in zip(now, before, strict=True)):
             self._see_late(before, now, snapshot.layer_numbers)
-        evictions = sum(t.evictions for t in now) - sum(t.evictions for t in before)
+        burst = sum(t.evictions for t in now) - sum(t.evictions for t in before)
         num_held = sum(len(codes) - codes.count(HOST) for codes in snapshot.residency)
-        if evictions and evictions >= _BURST_SHARE * num_held:
-            self._add(Kind.EVICTIONS, f"{evictions} evictions at once, {num_held} on the device")
+        if burst and burst >= _BURST_SHARE * num_held:
+            self._see_burst(before, now, burst, num_held)
 
     def _see_late(self, before: tuple[_Tally, ...], now: tuple[_Tally, ...], numbers: tuple[int, ...]) -> None:
-        if all(new.late == old.late for new, old in zip(now, before, strict=True)):
-            return
-        continues = bool(self.lines) and self.lines[-1].kind is Kind.LATE
-        if not continues or len(self._late_from) != len(now):
-            self._late_from = before
-        late = [new.late - old.late for new, old in zip(now, self._late_from, strict=True)]
-        routed = sum(new.routed - old.routed for new, old in zip(now, self._late_from, strict=True))
+        start = self._count_on(Kind.LATE, before)
+        late = [new.late - old.late for new, old in zip(now, start, strict=True)]
+        routed = sum(new.routed - old.routed for new, old in zip(now, start, strict=True))
         worst = max(range(len(late)), key=late.__getitem__)
-        if continues:
-            self.lines.pop()
-        where = f", most in L{numbers[worst]}" if sum(late) > 1 else f", in L{numbers[worst]}"
-        self._add(Kind.LATE, f"late {figures.of(sum(late), routed)} routed{where}")
+        self._add(Kind.LATE, f"late {figures.of(sum(late), routed)}, most in L{numbers[worst]}")
+
+    def _see_burst(self, before: tuple[_Tally, ...], now: tuple[_Tally, ...], burst: int, num_held: int) -> None:
+        start = self._count_on(Kind.EVICTIONS, before)
+        self._largest_burst = max(burst, 0 if start is before else self._largest_burst)
+        evicted = sum(t.evictions for t in now) - sum(t.evictions for t in start)
+        self._add(Kind.EVICTIONS, f"evicted {evicted}, up to {self._largest_burst} of {num_held} at once")
+
+    def _count_on(self, kind: Kind, before: tuple[_Tally, ...]) -> tuple[_Tally, ...]:
+        """From where the line of that kind counts: takes the line out, to be written anew."""
+        for line in reversed(self.lines):
+            if line.kind not in _COUNTING:
+                break
+            if line.kind is kind and kind in self._counted_from:
+                self.lines.remove(line)
+                return self._counted_from[kind]
+        self._counted_from[kind] = before
+        return before
 
     def _add(self, kind: Kind, text: str) -> None:
         self.lines.append(LogLine(self._clock(), kind, visible(text)))

@@ -48,7 +48,7 @@ class LayerUse:
         if len(self.recent) < _FEWEST_LOOKS:
             return codes
         enough = max(_HOT_SHARE * len(self.recent), 2 * sum(self.recent_counts) / len(codes))
-        if not any(count >= enough for count in self.recent_counts):
+        if max(self.recent_counts) < enough:
             return codes
         return bytes(
             HOT if code == RESIDENT and count >= enough else code

@@ -56,7 +56,7 @@ class ResidencyMap(Widget, can_focus=True):
         self._places = SlotPlaces()
         self._styles: list[Style] = []
         self._half_styles: list[list[Style]] = []
-        self._label_style = self._cursor_style = Style()
+        self._label_style = self._cursor_style = self._plain_style = Style()
 
     def show(self, snapshot: Snapshot, marked: Sequence[bytes] | None = None) -> None:
         """Take the newest state, its codes perhaps with hot experts marked; redraw what changed."""
@@ -163,6 +163,7 @@ class ResidencyMap(Widget, can_focus=True):
         colours = [*named, *(named[HOST] + Style(color=RichColor.from_rgb(*blend.rgb)) for blend in blends)]
         self._styles = colours
         self._half_styles = [[Style(color=upper.color, bgcolor=lower.color) for lower in colours] for upper in colours]
+        self._plain_style = self.rich_style
         self._label_style = self.get_component_rich_style("residency-map--label")
         self._cursor_style = self.get_component_rich_style("residency-map--cursor")
 
@@ -172,19 +173,19 @@ class ResidencyMap(Widget, can_focus=True):
         if not self._styles:
             self._build_styles()
         if layout is None or y >= layout.rows:
-            return Strip.blank(self.size.width, self.rich_style)
+            return Strip.blank(self.size.width, self._plain_style)
         segments: list[Segment] = []
         for block in range(layout.blocks):
             row = (block * layout.rows + y) * layout.layers_per_row
             if row >= len(self._rows):
                 break
             if block:
-                segments.append(Segment("  ", self.rich_style))
+                segments.append(Segment("  ", self._plain_style))
             segments.append(self._label(row))
             segments += self._cells(row)
             if layout.count_width:
                 segments.append(self._slot_counts(row))
-        return Strip(segments).adjust_cell_length(self.size.width, self.rich_style)
+        return Strip(segments).adjust_cell_length(self.size.width, self._plain_style)
 
     def _label(self, row: int) -> Segment:
         """The number of the row's first layer, or of the one under the cursor."""

@@ -64,10 +64,10 @@ def test_late_experts_in_a_row_are_one_line_that_counts_on() -> None:
     log = EventLog()
     for late, routed in ((0, 20), (1, 40), (1, 60), (3, 80)):
         log.see(_state(Counters(routed=routed), Counters(routed=routed, late=late)))
-    assert _texts(log) == ["late 3 of 120 routed, most in L1"]
+    assert _texts(log) == ["late 3 of 120, most in L1"]
     log.note([ModeChanged("approx", None, None)])
     log.see(_state(Counters(routed=100), Counters(routed=100, late=4)))
-    assert _texts(log)[-1] == "late 1 of 40 routed, in L1"
+    assert _texts(log)[-1] == "late 1 of 40, most in L1"
 
 
 def test_a_burst_of_evictions_is_told_and_single_ones_are_not() -> None:
@@ -75,8 +75,16 @@ def test_a_burst_of_evictions_is_told_and_single_ones_are_not() -> None:
     log.see(_state(Counters(routed=8)))
     log.see(_state(Counters(routed=16)))
     assert _texts(log) == []
-    log.see(_state(Counters(routed=24, evictions=6), phase="prefill"))
-    assert _texts(log)[0].startswith("6 evictions at once")
+    for evictions in (6, 7, 11):
+        log.see(_state(Counters(routed=24, evictions=evictions), phase="prefill"))
+    assert _texts(log) == ["evicted 11, up to 6 of 8 at once"]
+
+
+def test_late_experts_and_evictions_in_turn_are_two_lines() -> None:
+    log = EventLog()
+    for step in range(6):
+        log.see(_state(Counters(routed=40 * step, late=step // 2, evictions=5 * ((step + 1) // 2))))
+    assert sorted(_texts(log)) == ["evicted 15, up to 5 of 8 at once", "late 2 of 120, most in L0"]
 
 
 def test_counters_that_went_back_are_another_engines() -> None:
