@@ -52,6 +52,9 @@ class Submit:
     until the prompt and a reserve for the answer do (an eighth of the context, at least 32 tokens, at most those asked
     for). How many messages were left out is said in the events. Without it, or where even the last question does not
     fit: Failed, kind "context_full"."""
+    recomputes: bool = False
+    """Compute anew what of the conversation was computed under APPROX, so that under EXACT the answer is exact, and not
+    merely exact on approximate context. What was computed exactly is reused as ever."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -219,6 +219,11 @@ class KvCache:
         """Whether some of these states were written with substituted experts."""
         return self._first_approximate_tok is not None
 
+    @property
+    def num_exact_tok(self) -> int:
+        """Tokens from the first on whose states were all computed exactly."""
+        return len(self.tokens) if self._first_approximate_tok is None else self._first_approximate_tok
+
     def note_approximate(self, position: int) -> None:
         """The token at `position` was computed with substituted experts, and so is all that follows it."""
         if self._first_approximate_tok is None:

@@ -157,7 +157,10 @@ class Session:
         sampling = with_model_defaults(request.sampling, self.engine.loaded.generation_config)
         prepared = self._prompts.prepare(request, sampling)
         prompt = prepared.tokens
-        note = "" if kv.keep_prefix(common_prefix(kv.tokens, prompt)) else _CANNOT_CROP
+        known_tok = common_prefix(kv.tokens, prompt)
+        if request.recomputes:
+            known_tok = min(known_tok, kv.num_exact_tok)
+        note = "" if kv.keep_prefix(known_tok) else _CANNOT_CROP
         reused_tok = len(kv.tokens)
         record = TurnRecord(
             self.telemetry,

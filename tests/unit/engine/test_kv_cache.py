@@ -220,6 +220,7 @@ def test_approximate_states_are_forgotten_with_the_tokens_they_belong_to(tiny_fo
         kv.note_approximate(11)
         kv.note_approximate(12)
         assert kv.is_approximate
+        assert kv.num_exact_tok == 11
         kv.keep_prefix(12)
         assert kv.is_approximate
         kv.keep_prefix(11)

@@ -290,6 +290,30 @@ def test_the_same_question_again_in_exact_is_exact(folder: Path) -> None:
         assert bench.ids == cold_ids(folder, QUESTION)
 
 
+@pytest.mark.parametrize("name", ["qwen3_moe", "gpt_oss", "qwen3_next"])
+def test_an_approximate_context_is_computed_anew_when_asked(tiny_folder: TinyFolder, name: str) -> None:
+    with TinyBench(tiny_folder(name), alpha=100.0) as bench:
+        bench.wanted_mode = APPROX
+        bench.session.set_mode(APPROX)
+        approximate = bench.ask(QUESTION, max_new_tok=16)
+        assert approximate.end.stats.label == LABEL_APPROX
+        bench.wanted_mode = EXACT
+        bench.session.set_mode(EXACT)
+        turns = QUESTION, approximate.end.text, words(60, 3)
+        assert bench.ask(*turns).end.stats.label == LABEL_APPROX_CONTEXT
+        anew = bench.ask(*turns, recomputes=True)
+        assert anew.end.stats.label == LABEL_EXACT
+        assert bench.ids == cold_ids(tiny_folder(name), *turns)
+        assert not bench.snapshots[-1].is_context_approximate
+
+
+def test_what_was_computed_exactly_is_reused_when_the_rest_is_computed_anew(folder: Path) -> None:
+    with TinyBench(folder, alpha=100.0) as bench:
+        first = bench.ask(QUESTION)
+        second = bench.ask(QUESTION, first.end.text, words(60, 3), recomputes=True)
+        assert second.end.stats.reused_tok >= first.end.stats.prompt_tok
+
+
 def test_prefill_is_exact_in_approx(folder: Path) -> None:
     with TinyBench(folder, alpha=100.0, mode=APPROX) as bench:
         answer = bench.ask(LONG_QUESTION, max_new_tok=1)

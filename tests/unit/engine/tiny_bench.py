@@ -77,13 +77,14 @@ class TinyBench:
     def ids(self) -> list[int]:
         return list(self.engine.decoder.cache.tokens)
 
-    def ask(self, *turns: str, **sampling: Any) -> Answer:
+    def ask(self, *turns: str, recomputes: bool = False, **sampling: Any) -> Answer:
         """The last of `turns` (user, assistant, user ...) answered, greedily unless told otherwise."""
         sampling.setdefault("temperature", 0.0)
         sampling.setdefault("max_new_tok", 8)
         messages = tuple(Message(("user", "assistant")[i % 2], text) for i, text in enumerate(turns))
         before = len(self.events)
-        self.session.answer(Submit(len(self.events), messages, SamplingConfig(**sampling)))
+        request = Submit(len(self.events), messages, SamplingConfig(**sampling), recomputes=recomputes)
+        self.session.answer(request)
         heard = self.events[before:]
         end = heard[-1]
         assert isinstance(end, TurnEnded)
