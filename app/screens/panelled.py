@@ -47,6 +47,9 @@ class PanelledScreen(Screen[None]):
         self.add_class(f"panels-{new}")
         if self._is_wide is not None:
             self._chosen_modes[self._is_wide] = new
+        latest = self.query_one(PanelColumn).history.snapshot
+        if new == "compact" and latest is not None:
+            self.query_one(StatusLine).show(latest)
         if self.is_mounted and not self.panels_cover:
             self.leave_panels()
 
@@ -80,9 +83,6 @@ class PanelledScreen(Screen[None]):
             self.notify("Panels need a terminal of 60 x 16 at least.", timeout=3)
             return
         self.panel_mode = PANEL_MODES[(PANEL_MODES.index(self.panel_mode) + 1) % len(PANEL_MODES)]
-        column = self.query_one(PanelColumn)
-        if self.panel_mode == "compact" and column.history.snapshot is not None:
-            self.query_one(StatusLine).show(column.history.snapshot)
 
     def action_to_panels(self) -> None:
         """The focus into the panels; from there back."""

@@ -169,6 +169,12 @@ async def test_what_f4_chose_comes_back_with_the_width(stage: Stage) -> None:
     await stage.until(lambda: stage.chat.panel_mode == "full")
 
 
+async def test_a_terminal_made_narrow_shows_the_figures_it_had(stage: Stage) -> None:
+    await _open(stage)
+    await stage.pilot.resize_terminal(80, 24)
+    await stage.until(lambda: "TPOT" in str(stage.chat.query_one(StatusLine).render_line(0).text))
+
+
 @pytest.mark.parametrize("size", [(50, 12)])
 async def test_a_tiny_terminal_has_no_panels_and_escape_still_stops(stage: Stage) -> None:
     await stage.open_chat()
