@@ -27,7 +27,12 @@ _ENGINE_OPTIONS = (
     ("--eviction", "POLICY", "history (default), lru or lfu"),
     ("--slots", "PLAN", "nonuniform (default: by what the model's profiles say, where there are any) or uniform"),
     ("--prefill", "PATH", "auto (default), full-layer (stage whole layers) or ring (one expert at a time)"),
-    ("--prefetch", "KIND", "router-ahead (default), layers-ahead, router-ahead-floor, router-ahead-gain, layers-ahead-gain or none"),
+    (
+        "--prefetch",
+        "KIND",
+        "layers-ahead (default), router-ahead (one layer), router-ahead-floor (the paper's depth), router-ahead-gain, "
+        "layers-ahead-gain or none",
+    ),
     ("--prefetch-depth", "N", "experts prefetched a layer, at most"),
     ("--link", "RATE", "emulate a link of this bandwidth, such as 0.5GB/s; shown as emulated"),
     ("--threads", "N", "compute threads"),

@@ -17,7 +17,7 @@ EXACT, APPROX = "exact", "approx"
 """The two modes. APPROX lets a resident expert stand in for a low-score miss in decode."""
 
 EVICTION_POLICIES = ("history", "lru", "lfu")
-PREFETCHERS = ("router-ahead", "layers-ahead", "router-ahead-floor", "router-ahead-gain", "layers-ahead-gain", "none")
+PREFETCHERS = ("layers-ahead", "router-ahead", "router-ahead-floor", "router-ahead-gain", "layers-ahead-gain", "none")
 
 NONUNIFORM, UNIFORM = "nonuniform", "uniform"
 SLOT_PLANS = (NONUNIFORM, UNIFORM)
@@ -108,7 +108,7 @@ class EngineConfig:
     slots: str = NONUNIFORM
     prefill: str = AUTO
     eviction: str = "history"
-    prefetch: str = "router-ahead"
+    prefetch: str = "layers-ahead"
     prefetch_depth: int = 1
     """Experts prefetched per layer at most."""
     alpha: float = 0.05

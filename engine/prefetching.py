@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
+from typing import Protocol
 
-from engine.lookahead import Lookahead
 from offload.cache import ExpertCache, Lease
 from offload.geometry import Geometry
 from offload.link import Link
@@ -16,6 +16,22 @@ _LAUNCH_OVERHEAD_S = 50e-6
 """From submitting a copy to the link's thread starting it; measured with an idle link on two cores."""
 
 
+class Forecaster(Protocol):
+    """What says which experts a layer ahead will choose; see `Lookahead`."""
+
+    def can_predict(self, layer: int, ahead: int) -> bool:
+        """Whether `predict(layer, ahead)` can say something."""
+        ...
+
+    def predict(self, layer: int, ahead: int) -> list[int]:
+        """The experts, most certain first."""
+        ...
+
+    def learn(self, layer: int) -> None:
+        """The layer's own choice is known."""
+        ...
+
+
 class Prefetching:
     """One for all layers; called in their order by the engine's thread, in decode only."""
 
@@ -23,13 +39,15 @@ class Prefetching:
         self,
         cache: ExpertCache,
         link: Link,
-        lookahead: Lookahead,
+        lookahead: Forecaster,
         prefetcher: Prefetcher,
         geometry: Geometry,
         always_predict: bool,
+        clock: Callable[[], float] = perf_counter,
     ) -> None:
         """`always_predict`: also where no expert of the layer ahead can be absent, for benches."""
         self._cache, self._link, self._lookahead, self._prefetcher = cache, link, lookahead, prefetcher
+        self._clock = clock
         self._window = OverlapWindow(geometry, _LAUNCH_OVERHEAD_S)
         self._expert_bytes = [layer.expert_bytes for layer in geometry.layers]
         self._num_ahead = prefetcher.num_layers_ahead
@@ -86,7 +104,7 @@ class Prefetching:
         """The layer's experts are computed; `waited_s` of the time since `look_ahead` was spent on the link."""
         if not self._prefetcher.needs_window:
             return
-        now = perf_counter()
+        now = self._clock()
         self._window.observe_compute(layer, now - self._opened_s - waited_s)
         self._ended_s, self._last_layer = now, layer
 
@@ -94,7 +112,7 @@ class Prefetching:
         return lambda expert: self._cache.is_absent(layer, expert)
 
     def _open(self, layer: int) -> None:
-        now = perf_counter()
+        now = self._clock()
         if layer == self._last_layer + 1:
             self._window.observe_attention(layer, now - self._ended_s)
         if layer == 0:

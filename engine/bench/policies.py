@@ -16,6 +16,7 @@ from engine.bench.links import PAPER_RATIO, RATIO_OF_PAPER, check_link, expert_b
 from engine.bench.report import VariantRow, rows_as_lines
 from engine.bench.substitution import ALPHAS, QUICK_ALPHAS, sweep_alpha
 from engine.bench.variants import BASELINE, FLOOR, QUICK_VARIANTS, VARIANTS
+from engine.bench.virtual_run import StepTimes, VirtualRun
 from engine.bench.workload import (
     Run,
     Task,
@@ -64,6 +65,10 @@ def _stop_if(is_cancelled: Callable[[], bool]) -> None:
         raise WaitCancelled("Stopped.")
 
 
+def _ratio(baseline: float | None, other: float | None) -> float | None:
+    return baseline / other if baseline is not None and other else None
+
+
 class _Bench:
     """One run of the bench."""
 
@@ -99,12 +104,14 @@ class _Bench:
         lines = [
             f"{len(timed)} prompts, {self._num_tok} greedy tokens each, {self._slots[0]} slots a layer, "
             f"{torch.get_num_threads()} threads; {layer_s * 1000:.2f} ms a layer with all resident",
+            "modelled: the same routing through the same policies on a virtual clock, without noise, and with copies "
+            "that cost compute nothing",
             f"profiles of {self._num_profiled} other prompts a domain; {self._num_moved()} slots moved by them",
         ]
         is_ok = True
         for link in links:
             rate = self._rate(link, layer_s, floor_ms, timed)
-            rows = self._compare(link, rate, timed)
+            rows = self._compare(link, rate, layer_s, timed)
             is_ok &= all(row.is_exact for row in rows if VARIANTS[row.name].mode != APPROX)
             report[f"link {link}"] = {"bytes_per_s": rate, "variants": [row.as_dict() for row in rows]}
             lines += ["", *rows_as_lines(link, rate, rows)]
@@ -171,18 +178,46 @@ class _Bench:
             warm = self._profiles[task.domain].warm_start(slots)
         return run_task(self._engine, self._config(name, rate), slots, task, warm)
 
-    def _compare(self, link: str, rate: float | None, tasks: Sequence[Task]) -> list[VariantRow]:
+    def _compare(self, link: str, rate: float | None, layer_s: float, tasks: Sequence[Task]) -> list[VariantRow]:
         runs = {name: list[Run]() for name in self._names}
         pairs = interleaved(self._names, tasks, lambda name, task: self._run(name, rate, task))
         for done, (name, run) in enumerate(pairs, start=1):
             runs[name].append(run)
             self._on_progress(f"link {link}", done, len(runs) * len(tasks))
-        load_ms = expert_bytes(self._engine) / (rate or self._engine.link.best_bytes_per_s or 1e9) * 1000
+        bytes_per_s = rate or self._engine.link.best_bytes_per_s or 1e9
+        load_ms = expert_bytes(self._engine) / bytes_per_s * 1000
         floor_ms = statistics.fmean(time for run in runs[FLOOR] for time in run.tpot_ms)
+        times = StepTimes(layer_s, self._expert_s(), floor_ms / 1000)
+        modelled = {name: self._modelled_s(name, tasks, runs[name], bytes_per_s, times) for name in self._names}
         return [
-            VariantRow.of(name, runs[name], runs[BASELINE], self._bound(name, tasks, runs[name]), load_ms, floor_ms)
+            VariantRow.of(
+                name,
+                runs[name],
+                runs[BASELINE],
+                self._bound(name, tasks, runs[name]),
+                load_ms,
+                floor_ms,
+                _ratio(modelled[BASELINE], modelled[name]),
+            )
             for name in self._names
         ]
+
+    def _expert_s(self) -> float:
+        hidden_dim = int(self._engine.loaded.model.config.get_text_config().hidden_size)
+        return self._engine.layers[0].measure_expert_compute_s(hidden_dim)
+
+    def _modelled_s(
+        self, name: str, tasks: Sequence[Task], runs: Sequence[Run], bytes_per_s: float, times: StepTimes
+    ) -> float | None:
+        """Seconds a token without noise; None where approximate answers would route otherwise."""
+        variant, slots = VARIANTS[name], self._slots_of(name)
+        if variant.mode == APPROX:
+            return None
+        virtual = [
+            VirtualRun(task, variant, slots, run.initial, bytes_per_s, times)
+            for task, run in zip(tasks, runs, strict=True)
+        ]
+        return statistics.fmean(run.tpot_s() for run in virtual)
 
     def _bound(self, name: str, tasks: Sequence[Task], runs: Sequence[Run]) -> int:
         """The fewest loads any policy could make with these bytes, from what was resident when decode began."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from time import perf_counter
@@ -22,6 +23,7 @@ from offload.trace import RoutingTrace
 from offload.trace_writer import TraceWriter
 
 _MAX_PROMPT_TOK = 160
+_LAYERS_AHEAD = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,8 @@ class Task:
     prompt: list[int]
     answer: list[int]
     trace: RoutingTrace
+    forecasts: list[list[dict[int, list[int]]]]
+    """Per token of the answer but the last, per layer: by layer ahead, what was predicted for it."""
     logits: list[torch.Tensor]
     """[vocab] each: after the prompt, and after every token of the answer but the last."""
 
@@ -71,16 +75,37 @@ def _task(engine: OffloadedModel, domain: str, prompt: list[int], num_tok: int) 
     writer = TraceWriter("bench", domain, engine.loaded.plan.geometry)
     writer.begin_prompt()
     engine.state.recorder = writer
+    forecasts: list[list[dict[int, list[int]]]] = []
     try:
         engine.decoder.cache.reset()
         logits = [engine.decoder.prefill(prompt, lambda done_tok: None)]
         answer = [int(logits[0].argmax())]
-        while len(answer) < num_tok:
-            logits += [row.clone() for row in engine.decoder.force(answer[-1:])]
-            answer.append(int(logits[-1].argmax()))
+        with _forecasts_taken(engine, forecasts):
+            while len(answer) < num_tok:
+                forecasts.append([])
+                logits += [row.clone() for row in engine.decoder.force(answer[-1:])]
+                answer.append(int(logits[-1].argmax()))
     finally:
         engine.state.recorder = None
-    return Task(domain, prompt, answer, writer.trace(), logits)
+    return Task(domain, prompt, answer, writer.trace(), forecasts, logits)
+
+
+@contextmanager
+def _forecasts_taken(engine: OffloadedModel, forecasts: list[list[dict[int, list[int]]]]) -> Iterator[None]:
+    """Asks the routers of the next layers after every layer's step, and adds what they say to the last entry."""
+    lookahead, num_layers, kept = engine.lookahead, len(engine.layers), engine.state.after_layer
+
+    def take(layer: int) -> None:
+        lookahead.learn(layer)
+        ahead = range(layer + 1, min(layer + 1 + _LAYERS_AHEAD, num_layers))
+        forecasts[-1].append({at: lookahead.predict(layer, at) for at in ahead if lookahead.can_predict(layer, at)})
+        kept(layer)
+
+    engine.state.after_layer = take
+    try:
+        yield
+    finally:
+        engine.state.after_layer = kept
 
 
 def run_task(
