@@ -75,7 +75,7 @@ SETTINGS: tuple[Setting, ...] = (
     _engine(
         "offload.mode",
         "Mode",
-        "How a chat begins: exact, or approximate, where a missed expert of low score may be replaced. f5 changes it.",
+        "How a chat begins: exact, or approximate, where a missed expert of low score may be replaced.",
         Kind.CHOICE,
         config.EXACT,
         choices=(config.EXACT, config.APPROX),
@@ -119,7 +119,7 @@ SETTINGS: tuple[Setting, ...] = (
         "Prefetch",
         "How the experts of the next layers are foreseen.",
         Kind.CHOICE,
-        "router-ahead",
+        "layers-ahead",
         choices=config.PREFETCHERS,
     ),
     _engine(
