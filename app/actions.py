@@ -56,6 +56,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("prompt.send", "enter", "Send", "send the message", "Writing"),
     Action("prompt.newline", "shift+enter,ctrl+j", "New line", "break the line", "Writing"),
     Action("prompt.recall", "up,down", "History", "what was sent before, from the first and last line", "Writing"),
+    Action("prompt.undo", "ctrl+underscore,alt+z", "Undo", "take back what was typed", "Writing", "undo"),
+    Action("prompt.redo", "alt+y", "Redo", "type it again", "Writing", "redo"),
     Action("prompt.command", "/", "Command", "begin with it for commands; // sends a slash", "Writing"),
     Action(
         "chat.editor", "ctrl+e", "Editor", "write the message in your editor", "Writing", "edit_externally", "", True

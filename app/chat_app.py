@@ -198,10 +198,11 @@ class ChatApp(ConfiguredApp):
             self.push_screen(self._menu(), self._chosen)
 
     def settings_changed(self) -> None:
-        """The chat goes on with them from the next question on."""
+        """The chat goes on with them from the next question on, and names the keys that hold."""
         if self._chat is not None:
             flow = self._chat.flow
             flow.sampling, flow.thinking = self.settings.sampling(), self.settings.text("chat.thinking") or None
+            self._chat.transcript.refresh_turns()
 
     def action_chats(self) -> None:
         """Every chat that is kept, over the chat."""

@@ -107,8 +107,9 @@ def _add_tasks(commands: Commands) -> None:
     bench.add_argument(
         "--links",
         metavar="LIST",
-        help="policies, prefill: A (a copy takes 0.95 of a layer), B (load-on-demand costs 1.75x all-resident), own (the real "
-        "link), or a bandwidth such as 0.5GB/s, separated by commas (default: A,B,own; with --quick: A; prefill, which has no B: A,own)",
+        help="policies, prefill: A (a copy takes 0.95 of a layer), B (load-on-demand costs 1.75x all-resident), own "
+        "(the real link), or a bandwidth such as 0.5GB/s, separated by commas (default: A,B,own; with --quick: A; "
+        "prefill, which has no B: A,own)",
     )
     bench.add_argument("--rounds", type=int, default=30, metavar="N", help="overhead: interleaved rounds (default: 30)")
     plan = commands.add_parser("plan", help="split the byte budget for a model, without loading it", epilog=EXIT_CODES)

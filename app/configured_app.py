@@ -37,7 +37,7 @@ class ConfiguredApp(App[None]):
         self._follow_keys()
 
     def settings_changed(self) -> None:
-        """Values changed that are neither the theme nor keys nor the engine's."""
+        """Values changed that are neither the theme nor the engine's, or the keys."""
 
     def tell_settings_problems(self) -> None:
         """Say what of the settings cannot be used."""
@@ -145,6 +145,7 @@ class ConfiguredApp(App[None]):
                 raise ConfigError(new[0])
             self.settings.change_keys(row.name, keys)
             self._follow_keys()
+            self.settings_changed()
             return
         self.settings.change({row.key: value})
         self._follow_theme()

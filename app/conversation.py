@@ -75,9 +75,9 @@ class Conversation:
             self.delete(exchange)
         return exchange
 
-    def again(self, exchange: Exchange) -> None:
-        """Have an answer without text written anew, in its place."""
-        exchange.request_id, exchange.is_resuming = None, False
+    def again(self, exchange: Exchange, *, recomputes: bool = False) -> None:
+        """Have an answer without text written anew, in its place; `recomputes`: on a context computed exactly."""
+        exchange.request_id, exchange.is_resuming, exchange.recomputes = None, False, recomputes
         exchange.num_tok, exchange.is_stopping, exchange.answer = 0, False, None
 
     def resume(self, exchange: Exchange) -> None:
@@ -145,6 +145,7 @@ class Conversation:
             thinking=self.thinking,
             continues=continues,
             trims_oldest=self.trims_oldest,
+            recomputes=exchange.recomputes,
         )
 
     def add_text(self, event: TextDelta) -> None:
@@ -204,7 +205,7 @@ class Conversation:
             self._close(exchange)
 
     def _close(self, exchange: Exchange) -> None:
-        exchange.is_resuming, exchange.is_stopping = False, False
+        exchange.is_resuming = exchange.is_stopping = exchange.recomputes = False
         if exchange.answer is not None:
             self._recorder.save_turn(exchange.answer)
             self._mark_left_out(exchange.answer)

@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass, field
 
 from app.chat_records import ASSISTANT, PARTIAL, STOPPED, USER, TurnRecord, new_id
+from engine.events import LABEL_APPROX_CONTEXT
 
 
 @dataclass(slots=True, eq=False)
@@ -20,6 +21,8 @@ class Exchange:
     is_stopping: bool = False
     is_resuming: bool = False
     """The answer waits to be continued, or is."""
+    recomputes: bool = False
+    """What of the context is approximate is to be computed anew for the answer."""
     written_before: tuple[str, str] = ("", "")
     """What there was of an answer that is continued, and of its thinking."""
     answer_id: str = field(default_factory=new_id)
@@ -49,6 +52,11 @@ class Exchange:
         """There is a partial answer to go on with."""
         answer = self.answer
         return answer is not None and not self.is_live and bool(answer.text or answer.thinking) and ends_early(answer)
+
+    @property
+    def is_on_approximate_context(self) -> bool:
+        """The answer is exact but for what of the text before it was computed under APPROX."""
+        return self.answer is not None and self.answer.mode_label == LABEL_APPROX_CONTEXT
 
     @property
     def positions(self) -> range:

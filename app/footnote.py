@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from app import answer_record
@@ -11,8 +12,9 @@ from app.exchange import Exchange
 _INTERRUPTED = "interrupted: the app ended while this was being written"
 
 
-def footnote(exchange: Exchange) -> str:
-    """The lines below an answer that is finished: its record, one line for each time it was written."""
+def footnote(exchange: Exchange, key_of: Callable[[str], str]) -> str:
+    """The lines below an answer that is finished: its record, one line for each time it was written, and what can be
+    done about it; `key_of` gives the key of an action."""
     answer = exchange.answer
     if answer is None:
         return ""
@@ -25,10 +27,17 @@ def footnote(exchange: Exchange) -> str:
         lines = [_INTERRUPTED]
     elif not lines and answer.state == STOPPED:
         lines = ["stopped"] if answer.text or answer.thinking else ["not answered"]
-    number, of = exchange.answer_place
-    if of > 1:
-        lines.append(f"version {number} of {of}  ·  left and right show the others")
+    if exchange.is_on_approximate_context:
+        lines.append(f"under EXACT, {key_of('chat.regenerate')} answers again and computes what came before exactly")
+    lines.append(versions(exchange.answer_place, key_of))
     return "\n".join(line for line in lines if line)
+
+
+def versions(place: tuple[int, int], key_of: Callable[[str], str]) -> str:
+    """Which version of a turn this is; empty where there is but one."""
+    number, of = place
+    keys = f"{key_of('turn.earlier')} and {key_of('turn.later')}"
+    return f"version {number} of {of}  ·  {keys} show the others" if of > 1 else ""
 
 
 def error(answer: TurnRecord) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from itertools import combinations
 
 from textual.binding import Binding
+from textual.dom import DOMNode
 from textual.keys import Keys
 
 from app.actions import ACTIONS, Action, action_named, actions_of
@@ -57,6 +58,12 @@ class KeyMap:
         """Its keys for a person: `shift+enter, ctrl+j`."""
         return ", ".join(key_text(key) for key in self.keys_of(action))
 
+    def key(self, action_id: str) -> str:
+        """The key of an action, for a sentence; one that has none is reached by the palette."""
+        action = action_named(action_id)
+        keys = self.keys_of(action) if action is not None else ()
+        return key_text(keys[0]) if keys else "the palette"
+
     def _drop_clashes(self) -> None:
         """Give up the user's keys, the last ones first, until no key means two things in one place."""
         while clash := next(self._clashes(), None):
@@ -78,9 +85,15 @@ class KeyMap:
                     yield key, (first, second)
 
 
+def key_for(node: DOMNode, action_id: str) -> str:
+    """The key of an action in the app that a widget belongs to, for a sentence."""
+    key_map: KeyMap = getattr(node.app, "key_map", None) or KeyMap()
+    return key_map.key(action_id)
+
+
 def key_text(key: str) -> str:
     """A key for a person: `esc`, `page up`, `ctrl+n`."""
-    names = {"escape": "esc", "pageup": "page up", "pagedown": "page down"}
+    names = {"escape": "esc", "pageup": "page up", "pagedown": "page down", "ctrl+underscore": "ctrl+_"}
     return names.get(key, key)
 
 

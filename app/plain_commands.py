@@ -96,10 +96,11 @@ class PlainChat:
     def again(self, _: str) -> None:
         """Answer the last question anew; the earlier answer stays in an earlier version of the chat."""
         last = self._last()
+        recomputes = last.is_on_approximate_context and self._answers.mode == EXACT
         if last.answer is not None and (last.answer.text or last.answer.thinking):
             self._conversation = self._conversation.branch(len(self._conversation.exchanges) - 1, with_question=True)
             last = self._last()
-        self._conversation.again(last)
+        self._conversation.again(last, recomputes=recomputes)
         self._answer(last)
 
     def go_on(self, _: str) -> None:

@@ -60,7 +60,8 @@ def _terminal() -> Check:
 def _settings(settings: Settings) -> Check:
     path = settings.file.path
     if settings.problems:
-        return Check("settings", WARN, " ".join(settings.problems), f"Edit {path}, or change them by f2.")
+        advice = f"Edit {path}, or change them in the app's settings."
+        return Check("settings", WARN, " ".join(settings.problems), advice)
     return Check("settings", OK, str(path) if path.exists() else "the defaults")
 
 

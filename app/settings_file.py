@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from app.setting import Value
 
-_HEAD = "Settings of moe-chat. f2 changes them; what is not set has its default."
+_HEAD = "Settings of moe-chat. The app changes them too; what is not set has its default."
 
 
 class ReadResult(NamedTuple):

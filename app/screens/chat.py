@@ -12,7 +12,7 @@ from textual.containers import Horizontal, Vertical
 from app import figures
 from app.domains import Domain
 from app.engine_bridge import EngineBridge
-from app.key_map import bindings_of
+from app.key_map import bindings_of, key_for
 from app.paths import AppPaths
 from app.prompt_history import PromptHistory
 from app.recorder import Recorder
@@ -184,12 +184,13 @@ class ChatScreen(ChatCommands, ChatFind, PanelledScreen):
         if selection:
             self.call_later(self.copy, selection)
         elif not self.flow.stop():
-            self.notify("ctrl+q quits.", timeout=3)
+            self.notify(f"{key_for(self, 'app.quit')} quits.", timeout=3)
 
     def action_toggle_mode(self) -> None:
         """Ask for the other mode; it is shown once the engine confirms it."""
         if self._bridge.is_down:
-            self.notify("The engine is not running; f8 starts it again.", severity="warning")
+            restart = key_for(self, "app.restart")
+            self.notify(f"The engine is not running; {restart} starts it again.", severity="warning")
             return
         self._bridge.toggle_mode()
         self._show_engine()

@@ -11,6 +11,7 @@ from textual.widget import Widget
 from app import clipboard
 from app.exchange import Exchange
 from app.external_editor import edit
+from app.key_map import key_for
 from app.markdown_style import code_blocks, parser
 from app.screens import chat_choices
 from app.screens.chat_choices import Confirm, ContextChoice, EditQuestion
@@ -20,6 +21,8 @@ from app.widgets.prompt import Prompt
 from app.widgets.transcript import Transcript
 from app.widgets.turn import AnswerTurn, TurnWidget
 from engine.errors import MoeChatError
+
+_BRANCHING = ("chat.turn_before", "chat.turn_after", "turn.branch")
 
 
 class ChatActions(Screen[None]):
@@ -198,7 +201,8 @@ class ChatActions(Screen[None]):
                 self.query_one(Prompt).set_text("" if is_answered else exchange.question.text)
             elif choice == chat_choices.BRANCH:
                 await self.action_to_turn(-1)
-                self.notify("alt+up and alt+down move between turns; b goes on from one.", timeout=8)
+                before, after, branch = (key_for(self, action) for action in _BRANCHING)
+                self.notify(f"{before} and {after} move between turns; {branch} goes on from one.", timeout=8)
 
         self.app.push_screen(ContextChoice(what, can_trim=can_trim), follow)
 

@@ -12,6 +12,7 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
+from app.key_map import key_for
 from app.sanitise import visible
 
 TRIM, NEW_CHAT, BRANCH = "trim", "new", "branch"
@@ -30,10 +31,11 @@ class ContextChoice(ModalScreen[str | None]):
         trim = "The model no longer sees them; they stay in the chat, marked."
         if not self._can_trim:
             trim = "There is no older turn to leave out."
+        branch = key_for(self, "turn.branch")
         options = (
             (TRIM, "Leave out the oldest turns", trim),
             (NEW_CHAT, "New chat", "An empty chat in the same domain; a question that was not answered goes along."),
-            (BRANCH, "Go back", "Choose an earlier turn; b goes on from there in a chat of its own."),
+            (BRANCH, "Go back", f"Choose an earlier turn; {branch} goes on from there in a chat of its own."),
         )
         with Vertical(classes="sheet"):
             yield Static("The context is full", classes="sheet-title")

@@ -11,6 +11,7 @@ from textual.widgets import Input, TextArea
 from app import answer_record, commands, export
 from app.conversation import Conversation
 from app.domains import all_domains
+from app.key_map import key_for
 from app.screens.chat_actions import ChatActions
 from app.screens.chat_choices import TextSheet
 from app.widgets.command_list import CommandList
@@ -115,7 +116,8 @@ class ChatCommands(ChatActions):
         known |= {own: own for own in self.flow.bridge.profiles.names()}
         wanted = known.get(name) or known.get(name.lower())
         if wanted is None:
-            self.notify(f"There is no domain {name}; f3 lists them.", severity="warning", markup=False)
+            words = f"There is no domain {name}; {key_for(self, 'app.domain')} lists them."
+            self.notify(words, severity="warning", markup=False)
         else:
             await self.run_action(f"app.begin_domain({wanted!r})")
 

@@ -12,6 +12,7 @@ from app.conversation import Conversation, failure_text
 from app.domains import Domain, all_domains, own_domain
 from app.engine_bridge import EngineBridge
 from app.exchange import Exchange
+from app.key_map import key_for
 from app.recorder import Recorder
 from app.versions import versions_at
 from app.widgets.transcript import Transcript
@@ -284,7 +285,8 @@ class ChatFlow:
             await self._answer_failed(Failed(request_id, failure.title, "the answer ends here.", "", is_fatal=True))
         words = failure_text(failure)
         if self.bridge.is_down:
-            words += " Nothing of the chat is lost; f8 starts the engine again."
+            restart = key_for(self.transcript, "app.restart")
+            words += f" Nothing of the chat is lost; {restart} starts the engine again."
         await self.transcript.add_notice(words, is_error=True)
 
 

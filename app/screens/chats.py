@@ -10,15 +10,16 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
-from textual.widgets import Footer, Input, OptionList, Static
+from textual.widgets import Input, OptionList, Static
 
 from app import chat_import, export
 from app.chat_store import ChatStore
 from app.chat_words import num_turns
-from app.key_map import bindings_of
+from app.key_map import bindings_of, key_for
 from app.recorder import Recorder
 from app.sanitise import visible
 from app.widgets.chat_list import ChatList
+from app.widgets.key_line import KeyLine
 from engine.errors import MoeChatError
 
 _SEARCH_AFTER_S = 0.12
@@ -66,7 +67,7 @@ class ChatsScreen(ModalScreen[str | None]):
             yield Input(placeholder=_SEARCHED_FOR, id="chats-line")
             yield ChatList("chats-list")
             yield Static(id="chats-note", markup=False)
-            yield Footer(compact=True, show_command_palette=False)
+            yield KeyLine()
 
     def on_mount(self) -> None:
         self._recorder.flush()
@@ -149,8 +150,9 @@ class ChatsScreen(ModalScreen[str | None]):
             return
         all_of_it = f" all {len(family.versions)} versions of" if len(family.versions) > 1 else ""
         about = f"“{family.newest.title}”, {num_turns(family.newest.num_turns)}"
+        back = key_for(self, "chats.back")
         self._ask(Asking.DELETE)
-        self._note(f"Delete{all_of_it} {about}? It cannot be undone. y deletes, esc keeps.", is_error=True)
+        self._note(f"Delete{all_of_it} {about}? It cannot be undone. y deletes, {back} keeps.", is_error=True)
 
     def action_yes(self) -> None:
         """Delete what was asked about."""
@@ -206,6 +208,7 @@ class ChatsScreen(ModalScreen[str | None]):
         self._asking = asking
         with self.prevent(Input.Changed):
             self._line.value = self._searched if asking is Asking.SEARCH else text
+        self._line.cursor_position = len(self._line.value)
         self._line.placeholder = asking.value
         self._line.disabled = asking is Asking.DELETE
         self._line.focus()

@@ -10,15 +10,16 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import Screen
-from textual.widgets import Footer, OptionList, Static
+from textual.widgets import OptionList, Static
 
 from app import profile_words
 from app.domains import Domain, all_domains, num_prompts
 from app.engine_bridge import EngineBridge
-from app.key_map import bindings_of
+from app.key_map import bindings_of, key_for
 from app.sanitise import visible
 from app.widgets.activity_line import ActivityLine
 from app.widgets.domain_list import DomainList
+from app.widgets.key_line import KeyLine
 from engine.events import Event, Snapshot
 
 _ORNAMENT = "10120312100132101201310210131201"
@@ -84,8 +85,8 @@ class DomainMenu(Screen[Domain | None]):
             yield Static(_question(len(all_domains())), id="menu-question")
             yield DomainList(self._book, self._proposed, "domains")
             yield Static(id="menu-detail", markup=False)
-            yield ActivityLine("menu-activity")
-        yield Footer(compact=True, show_command_palette=False)
+            yield ActivityLine("menu-activity", stop_action="menu.back")
+        yield KeyLine()
 
     def on_mount(self) -> None:
         self._show_all()
@@ -206,9 +207,10 @@ class DomainMenu(Screen[Domain | None]):
         if self._asking is None:
             return profile_words.detail(name, self._book.state(name), is_known=self._book.is_known)
         if self._asking.deed is Deed.DELETE:
-            return profile_words.ask_delete(self._asking.domain)
+            return profile_words.ask_delete(self._asking.domain, key_for(self, "menu.back"))
         tpot_ms = snapshot.timing.tpot_mean_ms if snapshot else None
-        return profile_words.ask_build(self._asking.domain, num_prompts(self._asking.domain), tpot_ms)
+        number, no_key = num_prompts(self._asking.domain), key_for(self, "menu.back")
+        return profile_words.ask_build(self._asking.domain, number, tpot_ms, no_key)
 
     def _show_engine(self) -> None:
         activity = self.query_one(ActivityLine)

@@ -1,4 +1,4 @@
-"""f1: keys, what the words on screen mean, and where things are kept."""
+"""Keys, what the words on screen mean, and where things are kept."""
 
 from __future__ import annotations
 

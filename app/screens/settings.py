@@ -1,4 +1,4 @@
-"""f2: every setting, with its meaning, range and default; searched by typing, saved at once."""
+"""Every setting, with its meaning, range and default; searched by typing, saved at once."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.content import Content
 from textual.screen import Screen
-from textual.widgets import Footer, Input, OptionList, Static
+from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from app import setting_words
-from app.key_map import KeyMap, bindings_of
+from app.key_map import KeyMap, bindings_of, key_for
 from app.sanitise import visible
 from app.screens.setting_editor import Edited, editor_for
 from app.setting import Setting, Value
 from app.settings import Settings, search
+from app.widgets.key_line import KeyLine
 from engine.errors import ConfigError
 
 
@@ -51,7 +52,7 @@ class SettingsScreen(Screen[None]):
         yield OptionList(id="settings-list", markup=False)
         yield Static(id="settings-detail")
         yield Static(id="settings-notice")
-        yield Footer(compact=True, show_command_palette=False)
+        yield KeyLine()
 
     def on_mount(self) -> None:
         self.show()
@@ -172,7 +173,8 @@ class SettingsScreen(Screen[None]):
         self.query_one("#settings-detail", Static).update(shown)
         notice = self.query_one("#settings-notice", Static)
         notice.display = self._needs_loading()
-        notice.update(Content.styled("● The model runs with other settings. ctrl+l loads it with these.", "$warning"))
+        load = key_for(self, "settings.load")
+        notice.update(Content.styled(f"● The model runs with other settings. {load} loads it with these.", "$warning"))
         self.refresh_bindings()
 
     def _is_changed(self, row: Setting) -> bool:

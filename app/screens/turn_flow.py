@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from app.conversation import Conversation
 from app.exchange import Exchange
+from app.key_map import key_for
 from app.screens.chat_flow import ChatFlow
 from app.versions import versions_at
-
-BUSY = "An answer is being written; esc stops it."
+from engine.config import EXACT
 
 
 class TurnFlow:
@@ -20,18 +20,29 @@ class TurnFlow:
     def _conversation(self) -> Conversation:
         return self._flow.conversation
 
+    @property
+    def _busy(self) -> str:
+        return f"An answer is being written; {self._key('chat.stop')} stops it."
+
+    def _key(self, action_id: str) -> str:
+        return key_for(self._flow.transcript, action_id)
+
     async def regenerate(self, exchange: Exchange, *, trims_oldest: bool = False) -> str:
-        """Answer a question again, in a branch of the chat: the earlier answer stays in the old one."""
+        """Answer a question again, in a branch of the chat: the earlier answer stays in the old one.
+
+        Under EXACT, one that built on approximate context gets a context that is computed exactly.
+        """
         async with self._flow.lock:
             if self._flow.is_busy:
-                return BUSY
-            answer = exchange.answer
+                return self._busy
+            bridge, answer = self._flow.bridge, exchange.answer
+            recomputes = exchange.is_on_approximate_context and (bridge.wanted_mode or bridge.mode) == EXACT
             if answer is not None and (answer.text or answer.thinking):
                 number = self._conversation.exchanges.index(exchange)
                 await self._flow.enter(self._conversation.branch(number, with_question=True))
                 exchange = self._conversation.exchanges[-1]
             self._conversation.trims_oldest |= trims_oldest
-            self._conversation.again(exchange)
+            self._conversation.again(exchange, recomputes=recomputes)
             await self._flow.transcript.remove_exchange(exchange, answer_only=True)
             await self._flow.transcript.to_end()
             await self._flow.send_waiting()
@@ -40,7 +51,7 @@ class TurnFlow:
     async def ask_differently(self, exchange: Exchange, text: str) -> str:
         """Ask another question in place of one, in a branch of the chat: the earlier one stays in the old one."""
         if self._flow.is_busy:
-            return BUSY
+            return self._busy
         async with self._flow.lock:
             number = self._conversation.exchanges.index(exchange)
             await self._flow.enter(self._conversation.branch(number))
@@ -54,11 +65,12 @@ class TurnFlow:
         """Continue an answer that was stopped or cut."""
         async with self._flow.lock:
             if self._flow.is_busy:
-                return BUSY
+                return self._busy
             if not exchange.can_resume:
                 return "That answer is complete; there is nothing to continue."
             if exchange is not self._conversation.exchanges[-1]:
-                return "Only the last answer can be continued; b goes on from an earlier one in a chat of its own."
+                branch = f"{self._key('turn.branch')} goes on from an earlier one in a chat of its own"
+                return f"Only the last answer can be continued; {branch}."
             self._conversation.trims_oldest |= trims_oldest
             self._conversation.resume(exchange)
             await self._flow.send_waiting()
@@ -69,7 +81,7 @@ class TurnFlow:
         async with self._flow.lock:
             number = self._conversation.exchanges.index(exchange)
             if exchange.answer is None or exchange.is_live:
-                return BUSY
+                return self._busy
             await self._flow.enter(self._conversation.branch(number + 1))
             return ""
 
@@ -77,7 +89,7 @@ class TurnFlow:
         """Delete a question and its answer from the chat and the store."""
         async with self._flow.lock:
             if exchange.is_live:
-                return BUSY
+                return self._busy
             self._conversation.delete(exchange)
             await self._flow.transcript.remove_exchange(exchange)
             return ""

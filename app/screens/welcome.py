@@ -12,13 +12,14 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import Screen
-from textual.widgets import Footer, Input, OptionList, Static
+from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from app.sanitise import visible
 from app.screens.model_picker import about_typed, typed_model
 from app.setting import Value
 from app.settings_schema import setting_named
+from app.widgets.key_line import KeyLine
 from app.widgets.model_list import ModelList
 from engine.config import DEMO_MODEL, format_bytes
 from engine.errors import ConfigError
@@ -87,7 +88,7 @@ class Welcome(Screen[dict[str, Value | None] | None]):
                     placeholder=f"or a budget over everything, such as 6GiB{_of_machine()}", id="budget", compact=True
                 )
                 yield Static(id="budget-about")
-        yield Footer(compact=True, show_command_palette=False)
+        yield KeyLine()
 
     def on_mount(self) -> None:
         self._show_step()

@@ -7,6 +7,7 @@ from textual.widget import Widget
 
 from app import figures, profile_words, progress_line
 from app.engine_bridge import EngineBridge, EngineState
+from app.key_map import key_for
 from app.pace import Pace
 from app.profile_book import ProfileTask
 from app.sanitise import visible
@@ -18,8 +19,10 @@ _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 class ActivityLine(Widget):
     """Starting, loading, reading the prompt, answering, waiting, down; empty when there is nothing to say."""
 
-    def __init__(self, widget_id: str | None = None) -> None:
+    def __init__(self, widget_id: str | None = None, *, stop_action: str = "chat.stop") -> None:
+        """`stop_action` is the action that stops what is told here, whose key is named."""
         super().__init__(id=widget_id)
+        self._stop_action = stop_action
         self._content = Content("")
         self._beat = 0
 
@@ -30,13 +33,14 @@ class ActivityLine(Widget):
         """The engine's own state, when no answer is being written."""
         waiting = f"{num_waiting} message{'s' if num_waiting > 1 else ''} waiting  ·  " if num_waiting else ""
         if bridge.is_down and bridge.failure is not None:
-            self._set(_down(bridge.failure, is_dead=bridge.state is EngineState.DEAD))
+            advice = "starts the engine again" if bridge.state is EngineState.DEAD else "loads the model again"
+            self._set(_down(bridge.failure, f"{key_for(self, 'app.restart')} {advice}"))
         elif bridge.state is EngineState.READY:
             self._set(Content(""))
         elif bridge.is_stopping_load:
             self._working("stopping …")
         elif bridge.progress is not None:
-            stop = "  ·  esc stops" if bridge.is_loading else ""
+            stop = self._stops if bridge.is_loading else ""
             self._working(waiting + progress_line.loading(bridge.progress, bridge.pace) + stop)
         else:
             self._working(waiting + "starting the engine …")
@@ -56,20 +60,25 @@ class ActivityLine(Widget):
         if num_waiting:
             ending = f" · {num_waiting} waiting"
         else:
-            ending = " · esc cancels" if task.is_build and not task.is_cancelling else ""
+            cancels = f" · {key_for(self, self._stop_action)} cancels"
+            ending = cancels if task.is_build and not task.is_cancelling else ""
         self._working(profile_words.working(task, ending, self.content_size.width - 2))
 
     def show_prefill(self, progress: PrefillProgress | None, pace: Pace, num_waiting: int) -> None:
         """The prompt is being read."""
         text = progress_line.prefill(progress, pace) if progress is not None else "asking …"
-        self._working(text + _behind(num_waiting) + "  ·  esc stops")
+        self._working(text + _behind(num_waiting) + self._stops)
 
     def show_answering(self, num_tok: int, tpot_ms: float | None, num_waiting: int, *, is_stopping: bool) -> None:
         """The answer is being written."""
         if is_stopping:
             self._working("stopping …")
         else:
-            self._working(f"{num_tok} tok  ·  {figures.tok_per_s(tpot_ms)}{_behind(num_waiting)}  ·  esc stops")
+            self._working(f"{num_tok} tok  ·  {figures.tok_per_s(tpot_ms)}{_behind(num_waiting)}{self._stops}")
+
+    @property
+    def _stops(self) -> str:
+        return f"  ·  {key_for(self, self._stop_action)} stops"
 
     def _working(self, text: str) -> None:
         self._beat += 1
@@ -85,7 +94,6 @@ def _behind(num_waiting: int) -> str:
     return f"  ·  {num_waiting} more waiting" if num_waiting else ""
 
 
-def _down(failure: Failed, *, is_dead: bool) -> Content:
+def _down(failure: Failed, advice: str) -> Content:
     """Why nothing is answered, and what to press."""
-    advice = "f8 starts the engine again" if is_dead else "f8 loads the model again"
     return Content.assemble(("✕ ", "$error"), (visible(failure.title), "bold $error"), (f"  ·  {advice}", "$quiet"))

@@ -12,7 +12,7 @@ from textual.widgets import Static
 
 from app.exchange import Exchange
 from app.widgets.entry import Entry
-from app.widgets.turn import AnswerTurn, QuestionTurn, TurnWidget
+from app.widgets.turn import AnswerTurn, TurnWidget
 
 _PAGE = 8
 """Rows that come and go at once."""
@@ -93,7 +93,7 @@ class Transcript(VerticalScroll, can_focus=False, can_focus_children=False):
 
     async def show_left_out(self) -> None:
         """Mark anew what the model no longer sees."""
-        for turn in self.query(TurnWidget):
+        for turn in self._turns:
             turn.show_left_out()
         left_out = [entry for entry in self.entries if entry.exchange is not None and entry.exchange.is_left_out]
         for entry in [entry for entry in self.entries if entry.is_limit]:
@@ -103,9 +103,9 @@ class Transcript(VerticalScroll, can_focus=False, can_focus_children=False):
             await self._insert(at, Entry(notice="▲ the model no longer sees what is above", is_limit=True))
 
     def refresh_turns(self) -> None:
-        """Draw questions anew: what is told with them has changed."""
-        for turn in self.query(QuestionTurn):
-            turn.refresh_text()
+        """Draw anew what is told with the turns."""
+        for turn in self._turns:
+            turn.refresh_notes()
 
     def show_all_thinking(self, is_shown: bool) -> None:
         """Open or fold what the model thought, in every answer."""
@@ -116,9 +116,14 @@ class Transcript(VerticalScroll, can_focus=False, can_focus_children=False):
     def mark(self, pattern: re.Pattern[str] | None, current: tuple[Entry, int] | None = None) -> None:
         """Mark what matches in every turn, and one match more strongly."""
         self._pattern = pattern
-        for entry in self.entries[self._first : self._last]:
-            if isinstance(entry.widget, TurnWidget):
-                entry.widget.mark(pattern, current[1] if current is not None and current[0] is entry else None)
+        now = current[0].widget if current is not None else None
+        for turn in self._turns:
+            turn.mark(pattern, current[1] if current is not None and turn is now else None)
+
+    @property
+    def _turns(self) -> list[TurnWidget]:
+        """The turns that are mounted."""
+        return [entry.widget for entry in self.entries if isinstance(entry.widget, TurnWidget)]
 
     # Which of it is mounted
 

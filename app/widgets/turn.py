@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any, ClassVar
 
 from rich.style import Style
@@ -19,9 +20,10 @@ from textual.widgets.markdown import MarkdownStream
 
 from app import footnote
 from app.exchange import Exchange
-from app.key_map import bindings_of
+from app.key_map import bindings_of, key_for
 from app.sanitise import visible
 from app.widgets.finished_answer import FinishedAnswer
+from app.widgets.footnote_lines import FootnoteLines
 from app.widgets.live_markdown import LiveMarkdown
 from app.widgets.text_lines import TextLines
 from app.widgets.thinking_block import ThinkingBlock
@@ -72,6 +74,9 @@ class TurnWidget(Widget, can_focus=True):
         """The text that can be searched; None while it is being written."""
         return None
 
+    def refresh_notes(self) -> None:
+        """What is told with the turn has changed, such as its versions or the keys for them."""
+
     def toggle_fold(self) -> None:
         """Show or fold what is long."""
 
@@ -105,11 +110,14 @@ class QuestionTurn(TextLines, TurnWidget, can_focus=True):
             shown = text[:limit] if self._is_open else "\n".join(text[:limit].split("\n")[:_FOLDED_LINES])
             hidden = len(text) - len(shown)
             note = f"\n… {hidden:,} more of {len(text):,} characters" if hidden else ""
-            note += "" if self._is_open else "  ·  enter shows them"
-        number, of = self.exchange.question_place
-        note += f"\nversion {number} of {of}  ·  left and right show the others" if of > 1 else ""
+            note += "" if self._is_open else f"  ·  {key_for(self, 'turn.fold')} shows them"
+        versions = footnote.versions(self.exchange.question_place, partial(key_for, self))
+        note += f"\n{versions}" if versions else ""
         quiet = Style(color=self.app.theme_variables["quiet"])
         return Text.assemble(visible(shown), (note, quiet), overflow="fold")
+
+    def refresh_notes(self) -> None:
+        self.refresh_text()
 
     def toggle_fold(self) -> None:
         if self.is_long:
@@ -197,7 +205,7 @@ class AnswerTurn(Vertical, TurnWidget, can_focus=True):
             await self._stream.stop()
             self._stream = None
         with self.app.batch_update():
-            await self.query("LiveMarkdown, FinishedAnswer, .answer-error, .footnote").remove()
+            await self.query("LiveMarkdown, FinishedAnswer, .answer-error, FootnoteLines").remove()
             await self.mount_all(self._finished())
             self.show_changes()
             self.show_thinking()
@@ -205,7 +213,7 @@ class AnswerTurn(Vertical, TurnWidget, can_focus=True):
     async def reopen(self) -> None:
         """Go on writing."""
         with self.app.batch_update():
-            await self.query("FinishedAnswer, .answer-error, .footnote").remove()
+            await self.query("FinishedAnswer, .answer-error, FootnoteLines").remove()
             await self.mount(self._live())
 
     def toggle_thinking(self, is_open: bool | None = None) -> None:
@@ -215,6 +223,14 @@ class AnswerTurn(Vertical, TurnWidget, can_focus=True):
     def toggle_fold(self) -> None:
         self.toggle_thinking()
 
+    def refresh_notes(self) -> None:
+        for below in self.query(FootnoteLines):
+            below.update(visible(self._footnote))
+
+    @property
+    def _footnote(self) -> str:
+        return footnote.footnote(self.exchange, partial(key_for, self))
+
     def _live(self) -> LiveMarkdown:
         self._num_shown = len(self._text)
         return LiveMarkdown(visible(self._text))
@@ -223,8 +239,8 @@ class AnswerTurn(Vertical, TurnWidget, can_focus=True):
         answer = self.exchange.answer
         if answer is None:
             return []
-        text, error, below = visible(answer.text).strip("\n"), footnote.error(answer), footnote.footnote(self.exchange)
+        text, error, below = visible(answer.text).strip("\n"), footnote.error(answer), self._footnote
         parts: list[Widget] = [FinishedAnswer(text)] if text.strip() else []
         parts += [Static(visible(error), classes="answer-error", markup=False)] if error else []
-        parts += [Static(visible(below), classes="footnote", markup=False)] if below else []
+        parts += [FootnoteLines(visible(below))] if below else []
         return parts

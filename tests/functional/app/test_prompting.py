@@ -161,3 +161,16 @@ class _Nothing:
     def __enter__(self) -> None: ...
 
     def __exit__(self, *_: object) -> None: ...
+
+
+async def test_what_was_typed_is_taken_back_and_typed_again(stage: Stage) -> None:
+    await stage.open_chat()
+    prompt = stage.chat.query_one(Prompt)
+    await stage.pilot.press(*"one", "space", *"two", "ctrl+w")
+    assert prompt.text == "one "
+    await stage.pilot.press("ctrl+underscore")
+    assert prompt.text == "one two"
+    await stage.pilot.press("alt+y")
+    assert prompt.text == "one "
+    await stage.pilot.press("alt+z")
+    assert prompt.text == "one two"

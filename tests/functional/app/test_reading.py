@@ -111,6 +111,7 @@ async def test_what_does_not_fit_is_left_out_only_when_that_is_chosen(stage: Sta
     stage.engine.tell(TurnEnded(submit.request_id, STOP, replace(stats(2), left_out_messages=2), "Second."))
     await stage.see("the model no longer sees what is above")
     assert stage.shown().index("First answer.") < stage.shown().index("no longer sees") < stage.shown().index("Second.")
+    assert [turn.has_class("-left-out") for turn in stage.chat.transcript.query("QuestionTurn")] == [True, False]
     await stage.ask_ready("three")
     assert stage.engine.submitted()[-1].trims_oldest
 

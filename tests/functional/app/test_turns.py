@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from app import setting_words
 from app.chat_records import STOPPED, TurnRecord
 from app.chat_store import ChatStore
 from app.screens.chat_choices import Confirm, EditQuestion
@@ -231,3 +232,48 @@ async def test_an_approximate_context_is_named(stage: Stage) -> None:
     request = await stage.ask_ready("one")
     stage.engine.end_answer(request, "Answer.", 1, label=LABEL_APPROX_CONTEXT)
     await stage.see("exact on approximate context")
+    await stage.see("under EXACT, ctrl+g answers again")
+
+
+async def test_an_answer_on_approximate_context_is_given_again_on_an_exact_one(stage: Stage) -> None:
+    await stage.open_chat()
+    request = await stage.ask_ready("one")
+    stage.engine.end_answer(request, "Answer.", 1, label=LABEL_APPROX_CONTEXT)
+    await stage.see("exact on approximate context")
+    await stage.pilot.press("ctrl+g")
+    await stage.until(lambda: len(stage.engine.submitted()) == 2)
+    again = stage.engine.submitted()[1]
+    assert again.recomputes
+    stage.engine.end_answer(again.request_id, "Exactly.", 1)
+    await stage.see("Exactly.")
+    assert "exact on approximate context" not in stage.shown()
+    await stage.pilot.press("ctrl+g")
+    await stage.until(lambda: len(stage.engine.submitted()) == 3)
+    assert not stage.engine.submitted()[2].recomputes
+
+
+async def test_under_approx_nothing_is_computed_anew(stage: Stage) -> None:
+    await stage.open_chat()
+    request = await stage.ask_ready("one")
+    stage.engine.end_answer(request, "Answer.", 1, label=LABEL_APPROX_CONTEXT)
+    await stage.see("exact on approximate context")
+    await stage.pilot.press("f5")
+    await stage.see("≈ APPROX")
+    await stage.pilot.press("ctrl+g")
+    await stage.until(lambda: len(stage.engine.submitted()) == 2)
+    assert not stage.engine.submitted()[1].recomputes
+
+
+@pytest.mark.parametrize("saved_settings", ['[keys]\n"chat.regenerate" = "alt+r"\n"turn.later" = "n"\n'])
+async def test_what_is_told_names_the_users_own_keys(stage: Stage) -> None:
+    await stage.open_chat()
+    request = await stage.ask_ready("one")
+    stage.engine.end_answer(request, "Answer.", 1, label=LABEL_APPROX_CONTEXT)
+    await stage.see("under EXACT, alt+r answers again")
+    await stage.pilot.press("alt+r")
+    await stage.until(lambda: len(stage.engine.submitted()) == 2)
+    stage.engine.end_answer(stage.engine.submitted()[1].request_id, "Exactly.", 1)
+    await stage.see("left and n show the others")
+    row = next(row for row in setting_words.ALL_ROWS if row.key == "keys.turn.later")
+    stage.app._change(row, None)
+    await stage.see("left and right show the others")
