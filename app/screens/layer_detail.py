@@ -8,10 +8,10 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import VerticalScroll
 from textual.screen import Screen
-from textual.widgets import Footer
 
 from app.key_map import bindings_of
 from app.live.panel_history import PanelHistory
+from app.widgets.key_line import KeyLine
 from app.widgets.layer_report import LayerReport
 from app.widgets.view_title import ViewTitle
 from engine.events import Event, Snapshot
@@ -34,7 +34,7 @@ class LayerDetail(Screen[None]):
         yield ViewTitle()
         with VerticalScroll(id="stage"):
             yield self.report
-        yield Footer(compact=True, show_command_palette=False)
+        yield KeyLine()
 
     def on_mount(self) -> None:
         self.query_one("#stage").focus()

@@ -8,11 +8,11 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import VerticalScroll
 from textual.screen import Screen
-from textual.widgets import Footer
 
 from app.key_map import bindings_of
 from app.live.panel_history import PanelHistory
 from app.screens.layer_detail import LayerDetail
+from app.widgets.key_line import KeyLine
 from app.widgets.panel import Panel
 from app.widgets.panel_column import PANELS
 from app.widgets.residency_map import ResidencyMap
@@ -36,7 +36,7 @@ class PanelView(Screen[None]):
     def compose(self) -> ComposeResult:
         yield ViewTitle()
         yield VerticalScroll(id="stage")
-        yield Footer(compact=True, show_command_palette=False)
+        yield KeyLine()
 
     async def on_mount(self) -> None:
         self._below = self.app.screen_stack[-2]
