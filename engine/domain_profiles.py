@@ -14,9 +14,9 @@ from engine.profile_store import ProfileStore
 from engine.profiling import build_domain_profile, describe_profile
 from engine.prompt_sets import read_prompts, shipped_prompts
 from engine.task_outcome import OnTaskProgress, TaskOutcome
-from offload.budget import with_moved_slots
 from offload.errors import ProfileError
 from offload.profile import DomainProfile
+from offload.slot_planning.moved_slots import with_moved_slots
 
 
 class DomainProfiles:

@@ -71,6 +71,7 @@ class ExpertPlant:
             self.layers.append(layer)
         hidden_dim = int(loaded.model.config.get_text_config().hidden_size)
         machinery.expert_compute_s = self.layers[0].measure_expert_compute_s(hidden_dim)
+        self.prefetching.set_expert_compute_s(machinery.expert_compute_s)
 
     def _make_prefill(self, state: StepState) -> ExpertPrefill:
         geometry = self._loaded.plan.geometry

@@ -12,10 +12,11 @@ from engine.fingerprint import fingerprint
 from engine.model_loading import LoadStopped, ModelPlan, load_model
 from engine.profile_store import ProfileStore
 from engine.task_outcome import TaskOutcome
-from offload.budget import BudgetPlan, BudgetRequest, plan_budget, with_moved_slots
+from offload.budget import BudgetPlan, BudgetRequest, plan_budget
 from offload.errors import BudgetError
 from offload.geometry import Geometry
 from offload.slot_planning.curve import HitRateCurve, mean_curves
+from offload.slot_planning.moved_slots import with_moved_slots
 
 STAGING_SLOTS = 3
 _RUNTIME_MARGIN_BYTES = 176 << 20

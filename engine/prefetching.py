@@ -67,6 +67,10 @@ class Prefetching:
         self._opened_s = self._ended_s = 0.0
         self._last_layer = -1
 
+    def set_expert_compute_s(self, seconds: float) -> None:
+        """What a layer still has to do when its last demand copy has landed."""
+        self._window.expert_compute_s = seconds
+
     @property
     def depth(self) -> int:
         """Experts fetched ahead of a layer: the fixed number, or what an adaptive prefetcher last decided."""
@@ -121,4 +125,6 @@ class Prefetching:
 
     def _window_at(self, layer: int, leases: Sequence[Lease]) -> Window | None:
         demand = sum(lease.copy is not None for lease in leases) * self._expert_bytes[layer]
-        return self._window.window(layer, demand_bytes=demand, num_layers_ahead=self._num_ahead)
+        ahead = self._targets[layer]
+        queued = sum(self._cache.num_arriving(at) * self._expert_bytes[at] for at in ahead)
+        return self._window.window(layer, demand_bytes=demand, prefetch_bytes=queued, num_layers_ahead=self._num_ahead)

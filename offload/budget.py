@@ -7,14 +7,15 @@ taken as it is; slots and staging are whole pages.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from offload.errors import BudgetError
 from offload.geometry import Geometry, layer_staging_bytes, pool_bytes
-from offload.slot_planning.curve import HitRateCurve
-from offload.slot_planning.nonuniform import Move, plan_nonuniform
 from offload.slot_planning.uniform import spread_uniform
+
+if TYPE_CHECKING:
+    from offload.slot_planning.nonuniform import Move
 
 MIB = 2**20
 DEFAULT_CONTEXT_TOK = 8192
@@ -134,20 +135,6 @@ def plan_budget(request: BudgetRequest) -> BudgetPlan:
     return _plan(
         request, spread_uniform(request.geometry, budget_bytes - plan.total_bytes), plan.context_tok, budget_bytes
     )
-
-
-def with_moved_slots(plan: BudgetPlan, geometry: Geometry, curves: Sequence[HitRateCurve]) -> BudgetPlan:
-    """The same bytes with slots moved between layers by their hit-rate curves; see `plan_nonuniform`.
-
-    Where full layers are staged, every layer keeps the 2k slots that staging must leave it.
-    """
-    fewest = [
-        min(2 * layer.top_k, slots) if plan.has_layer_staging else layer.min_slots
-        for layer, slots in zip(geometry.layers, plan.slots_per_layer, strict=True)
-    ]
-    moved = plan_nonuniform(geometry, plan.slots_per_layer, curves, fewest=fewest)
-    slot_bytes = pool_bytes(moved.slots_per_layer, tuple(layer.expert_bytes for layer in geometry.layers))
-    return replace(plan, slots_per_layer=moved.slots_per_layer, slot_bytes=slot_bytes, slot_moves=moved.moves)
 
 
 def _plan_best_staging(request: BudgetRequest) -> BudgetPlan:

@@ -209,6 +209,10 @@ class ExpertCache:
         arrival = self._layers[layer].arrivals.get(expert)
         return arrival.copy if arrival is not None else None
 
+    def num_arriving(self, layer: int) -> int:
+        """Experts of the layer on their way."""
+        return len(self._layers[layer].arrivals)
+
     @property
     def slots_per_layer(self) -> tuple[int, ...]:
         """Slots of each layer's group (layers that share a group share its slots)."""

@@ -33,7 +33,7 @@ from engine.planning import require_free
 from engine.task_outcome import OnTaskProgress, TaskOutcome
 from offload.belady import belady_pool_loads
 from offload.errors import WaitCancelled
-from offload.eviction import make_eviction
+from offload.eviction import EvictionPolicy, make_eviction
 from offload.profile import DomainProfile
 from offload.replay import replay
 from offload.slot_planning.curve import mean_curves
@@ -214,7 +214,7 @@ class _Bench:
         if variant.mode == APPROX:
             return None
         virtual = [
-            VirtualRun(task, variant, slots, run.initial, bytes_per_s, times)
+            VirtualRun(task, variant, slots, run.initial, bytes_per_s, times, self._engine.tuned.weights)
             for task, run in zip(tasks, runs, strict=True)
         ]
         return statistics.fmean(run.tpot_s() for run in virtual)
@@ -227,17 +227,23 @@ class _Bench:
     def _evictions(self, tasks: Sequence[Task]) -> tuple[dict[str, object], list[str]]:
         """Loads by eviction policy and domain, replayed on the recorded routing, and the bound."""
         report: dict[str, object] = {}
-        lines = ["loads of the recorded answers by eviction policy (replay, no prefetch), and the pool-wide bound"]
+        lines = [
+            "loads of the recorded answers by eviction policy (replay, no prefetch; history with "
+            f"{self._engine.tuned}), and the pool-wide bound"
+        ]
         lines.append(f"  {'domain':<14}{'history':>9}{'lru':>9}{'lfu':>9}{'bound':>9}")
         for domain in dict.fromkeys(task.domain for task in tasks):
             loads = dict.fromkeys(("history", "lru", "lfu", "bound"), 0)
             for task in (task for task in tasks if task.domain == domain):
                 for name in ("history", "lru", "lfu"):
-                    loads[name] += replay(task.trace, make_eviction(name, task.trace.geometry), self._slots).loads
+                    loads[name] += replay(task.trace, self._eviction(name), self._slots).loads
                 loads["bound"] += belady_pool_loads(task.trace, self._slots)
             report[domain] = loads
             lines.append(f"  {domain:<14}" + "".join(f"{loads[name]:9d}" for name in loads))
         return report, lines
+
+    def _eviction(self, name: str) -> EvictionPolicy:
+        return make_eviction(name, self._engine.loaded.plan.geometry, self._engine.tuned.weights)
 
     def _substitution(self, tasks: Sequence[Task]) -> tuple[list[dict[str, object]], list[str]]:
         rows = sweep_alpha(self._engine, self._base, tasks, self._alphas, self._on_progress)

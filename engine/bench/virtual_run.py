@@ -17,6 +17,7 @@ from engine.bench.workload import Task
 from engine.prefetching import Prefetching
 from offload.cache import ExpertCache
 from offload.eviction import make_eviction
+from offload.eviction.history import HistoryWeights
 from offload.geometry import Geometry
 from offload.prefetch import make_prefetcher
 from offload.slots import SlotPool
@@ -66,19 +67,21 @@ class VirtualRun:
         initial: Sequence[Sequence[int]],
         bytes_per_s: float,
         times: StepTimes,
+        weights: HistoryWeights | None = None,
     ) -> None:
-        """`initial[l]`: the experts of layer l resident when decode begins."""
+        """`initial[l]`: the experts of layer l resident when decode begins. `weights`: of history eviction."""
         self._trace, self._times = task.trace.decode_only(), times
         geometry = _in_small(self._trace.geometry)
         self._clock = VirtualClock()
         self._link = VirtualLink(self._clock, bytes_per_s / _SCALE)
         pool = SlotPool(slots_per_layer, [layer.expert_bytes for layer in geometry.layers])
-        self.cache = ExpertCache(geometry, pool, self._link, make_eviction(variant.eviction, geometry))
+        self.cache = ExpertCache(geometry, pool, self._link, make_eviction(variant.eviction, geometry, weights))
         self._lookahead = RecordedLookahead(task)
         prefetcher = make_prefetcher(variant.prefetch, variant.depth)
         self._prefetching = Prefetching(
             self.cache, self._link, self._lookahead, prefetcher, geometry, always_predict=False, clock=self._clock
         )
+        self._prefetching.set_expert_compute_s(times.expert_s)
         for layer, experts in enumerate(initial):
             for copy in self.cache.warm(layer, list(experts)):
                 copy.wait()

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offload.budget import MIB, BudgetRequest, plan_budget, with_moved_slots
+from offload.budget import MIB, BudgetRequest, plan_budget
 from offload.errors import BudgetError
 from offload.geometry import Geometry, LayerGeometry
 from offload.slot_planning.curve import HitRateCurve, mean_curves
+from offload.slot_planning.moved_slots import with_moved_slots
 
 GIB = 2**30
 

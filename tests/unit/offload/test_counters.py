@@ -1,4 +1,4 @@
-"""Counters, strategies, and what a light process may import."""
+"""Counters, and what a light process may import."""
 
 import subprocess
 import sys
@@ -8,11 +8,7 @@ from pathlib import Path
 import pytest
 
 from offload.counters import Counters
-from offload.eviction import EVICTION_NAMES
-from offload.prefetch import PREFETCH_NAMES
 from offload.residency import Tally
-from offload.strategy import STRATEGY_NAMES, make_strategy
-from offload.substitution import SUBSTITUTION_NAMES
 
 
 def test_rates_are_none_without_data():
@@ -45,24 +41,10 @@ def test_a_snapshot_does_not_change_afterwards():
     assert snapshot.routed == 0
 
 
-@pytest.mark.parametrize("name", STRATEGY_NAMES)
-def test_strategies_name_policies_that_exist(name):
-    strategy = make_strategy(name)
-    assert strategy.name == name
-    assert strategy.eviction in EVICTION_NAMES
-    assert strategy.prefetch in PREFETCH_NAMES
-    assert strategy.substitution in SUBSTITUTION_NAMES
-
-
-def test_an_unknown_strategy_is_refused_by_name():
-    with pytest.raises(ValueError, match="'best': choose one of moe-core, on-demand"):
-        make_strategy("best")
-
-
 @pytest.mark.parametrize(
     ("modules", "unwanted"),
     [
-        ("offload.counters, offload.errors, offload.budget, offload.strategy", ("torch", "numpy")),
+        ("offload.counters, offload.errors, offload.budget", ("torch", "numpy")),
         ("offload.eviction, offload.prefetch, offload.substitution", ("torch", "numpy")),
         ("offload.eviction.history, offload.substitution.boundary", ("torch",)),
         ("offload.cache, offload.staging", ("transformers", "engine", "app")),

@@ -1,0 +1,87 @@
+"""How many times the limit an answer took: its own routing, its own start, the link's bandwidth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from engine.limit import LimitGauge
+from offload.belady import belady_pool_loads
+from offload.trace_writer import TraceWriter
+from tests.architectures.test_matrix import open_model, prompt_of
+from tests.unit.engine.conftest import TinyFolder
+from tests.unit.engine.tiny_bench import TinyBench, words
+
+
+@pytest.fixture
+def gauge(tiny_folder: TinyFolder) -> Iterator[LimitGauge]:
+    engine = open_model(tiny_folder("qwen3_moe"))
+    try:
+        yield LimitGauge(engine)
+    finally:
+        engine.close()
+
+
+def decoded(gauge: LimitGauge, num_tok: int) -> TraceWriter:
+    """Decodes that many tokens under the gauge; returns what was recorded."""
+    engine = gauge._engine
+    logits = engine.decoder.prefill(prompt_of(7), lambda done_tok: None)
+    gauge.begin()
+    writer = engine.state.recorder
+    assert writer is not None
+    for _ in engine.decoder.force([int(logits.argmax())] * num_tok):
+        pass
+    return writer
+
+
+def test_a_slow_link_is_the_limit_and_a_fast_one_is_not(gauge: LimitGauge) -> None:
+    engine = gauge._engine
+    for rate, limit in ((1e3, "copies"), (1e15, "compute")):
+        engine.decoder.cache.reset()
+        engine.link.emulated_bytes_per_s = None
+        writer = decoded(gauge, 8)
+        engine.link.emulated_bytes_per_s = rate
+        loads = belady_pool_loads(writer.trace(), engine.cache.slots_per_layer, gauge._initial)
+        gauge.end([500.0] * 8, is_exact=True)
+        copies_ms = loads / 8 * max(at.expert_bytes for at in engine.loaded.plan.geometry.layers) / rate * 1000
+        assert loads > 0
+        expected = 500.0 / (copies_ms if limit == "copies" else engine.compute_floor_ms)
+        assert gauge.times_the_limit == pytest.approx(expected)
+        assert gauge.estimate(500.0) == pytest.approx(expected)
+    assert engine.state.recorder is None
+
+
+def test_no_decode_and_stand_ins_have_no_figure(gauge: LimitGauge) -> None:
+    gauge.end([1.0], is_exact=True)
+    assert gauge.times_the_limit is None, "nothing was begun"
+    decoded(gauge, 3)
+    gauge.end([], is_exact=True)
+    assert gauge.times_the_limit is None, "one token has no time between tokens"
+    gauge._engine.decoder.cache.reset()
+    decoded(gauge, 3)
+    gauge.end([1.0] * 3, is_exact=False)
+    assert gauge.times_the_limit is None
+    assert gauge._engine.state.recorder is None
+    assert gauge.estimate(None) is None
+
+
+def test_an_answer_tells_it_and_the_panels_tell_an_estimate_from_it(tiny_folder: TinyFolder) -> None:
+    with TinyBench(tiny_folder("qwen3_moe")) as bench:
+        stats = bench.ask(words(3, 9), max_new_tok=12).end.stats
+        assert stats.times_the_limit is not None
+        assert stats.times_the_limit > 0
+        last = bench.snapshots[-1].timing
+        assert (last.times_the_limit, last.is_limit_estimate) == (stats.times_the_limit, False)
+        assert bench.engine.compute_floor_ms > 0
+
+
+def test_calibrating_asks_nothing_of_the_cache(tiny_folder: TinyFolder) -> None:
+    engine = open_model(tiny_folder("gpt_oss"))
+    try:
+        assert engine.compute_floor_ms > 0
+        assert engine.cache.total_counters().routed == 0
+        assert not engine.state.is_calibrating
+        assert engine.decoder.cache.tokens == []
+    finally:
+        engine.close()
