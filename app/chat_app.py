@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 from rich.text import Text
 from textual.binding import BindingType
 
+from app.chat_records import ChatPlace
 from app.chat_store import ChatStore
 from app.configured_app import ConfiguredApp
 from app.crash_log import log_crash
-from app.domains import Domain, all_domains, domain_named, own_domain
+from app.domains import Domain, all_domains, domain_called
 from app.engine_bridge import EngineBridge
 from app.key_map import bindings_of
 from app.recorder import Recorder
@@ -24,6 +25,7 @@ from app.sanitise import visible
 from app.screens.domain_menu import DomainMenu
 from app.setting import Value
 from app.settings import Settings
+from engine.errors import MoeChatError
 from engine.events import Event, Snapshot
 
 if TYPE_CHECKING:
@@ -169,8 +171,7 @@ class ChatApp(ConfiguredApp):
 
     async def action_begin_domain(self, name: str) -> None:
         """A chat in the domain of that name, as if it had been chosen in the menu."""
-        built_in = next((domain for domain in all_domains() if domain.name == name), None)
-        await self._chosen(built_in or own_domain(name))
+        await self._chosen(domain_called(name))
 
     def action_choose_domain(self) -> None:
         """The menu of domains, over the chat."""
@@ -212,17 +213,26 @@ class ChatApp(ConfiguredApp):
             open_chat_id = self._chat.flow.conversation.chat_id if self._chat is not None else None
             self.push_screen(ChatsScreen(self._store, self._recorder, open_chat_id), self._open_chat)
 
-    async def _open_chat(self, chat_id: str | None) -> None:
+    async def _open_chat(self, place: ChatPlace | None) -> None:
         """A chat was chosen in the list."""
-        if chat_id is None:
+        if place is None:
             return
-        if self._chat is None:
-            domain = domain_named("general")
-            chat = await self._show_chat(domain)
-            self._bridge.profiles.choose(domain.name)
-        else:
-            chat = self._chat
-        await chat.open_chat(chat_id)
+        chat = self._chat or await self._screen_for(place.chat_id)
+        if chat is not None and await chat.open_chat(place.chat_id) and place.position is not None:
+            await chat.show_found(place.position, place.found)
+
+    async def _screen_for(self, chat_id: str) -> ChatScreen | None:
+        """The screen of the chat, in the domain of one that was kept; None, and said, when it cannot be read."""
+        try:
+            kept = self._store.chat(chat_id)
+        except MoeChatError as error:
+            self.notify(visible(f"{error.message} {error.hint}"), severity="error", markup=False)
+            return None
+        if kept is None:
+            self.notify("That chat is not kept any more.", severity="warning")
+            return None
+        self._bridge.profiles.choose(kept.domain)
+        return await self._show_chat(domain_called(kept.domain))
 
     def action_help(self) -> None:
         """Keys and words."""

@@ -97,6 +97,15 @@ class Snippet:
 
 
 @dataclass(frozen=True, slots=True)
+class ChatPlace:
+    """Where a chat is opened: at its end, or at the turn with `position`, where the texts `found` are marked."""
+
+    chat_id: str
+    position: int | None = None
+    found: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Hit:
     """One place where a search matched; `turn` is None where it is the title."""
 

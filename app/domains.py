@@ -49,6 +49,11 @@ def own_domain(name: str) -> Domain:
     return Domain(name, name, "A profile of your own", "", order=100)
 
 
+def domain_called(name: str) -> Domain:
+    """The built-in domain of that name, or one of the user's own."""
+    return next((domain for domain in all_domains() if domain.name == name), None) or own_domain(name)
+
+
 def title_of(name: str) -> str:
     """A domain's title; a name of the user's own stays as it is."""
     return next((domain.title for domain in all_domains() if domain.name == name), name)

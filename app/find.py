@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+
+
+def pattern_of_any(queries: Iterable[str]) -> re.Pattern[str] | None:
+    """Any of several texts, each as in `pattern_of`; the longest one that matches."""
+    patterns = {pattern.pattern for query in queries if (pattern := pattern_of(query)) is not None}
+    return re.compile("|".join(sorted(patterns, key=len, reverse=True)), re.IGNORECASE) if patterns else None
 
 
 def pattern_of(query: str) -> re.Pattern[str] | None:

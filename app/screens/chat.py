@@ -144,21 +144,22 @@ class ChatScreen(ChatCommands, ChatFind, PanelledScreen):
         self._show_title()
         self.query_one(Prompt).focus()
 
-    async def open_chat(self, chat_id: str) -> None:
-        """Leave this chat and go on with one that was kept."""
+    async def open_chat(self, chat_id: str) -> bool:
+        """Leave this chat and go on with one that was kept; False, and said, when it cannot be."""
         before = self.flow.domain.name
         try:
             is_there = await self.flow.open_chat(chat_id)
         except MoeChatError as error:
             self.notify(f"{error.message} {error.hint}".strip(), severity="error", markup=False)
-            return
+            return False
         if not is_there:
             self.notify("That chat is not kept any more.", severity="warning")
-            return
+            return False
         if self.flow.domain.name != before:
             self._bridge.profiles.choose(self.flow.domain.name)
         self._show_title()
         self.query_one(Prompt).focus()
+        return True
 
     def leave_panels(self) -> None:
         """The focus back to the prompt; a turn keeps it."""
@@ -166,7 +167,8 @@ class ChatScreen(ChatCommands, ChatFind, PanelledScreen):
             super().leave_panels()
 
     async def action_stop(self) -> None:
-        """Stop the answer; else take back what waits; else stop loading or building; else back to the prompt."""
+        """Stop the answer; else take back what waits; else stop loading or building; else back to the prompt, and out
+        of finding."""
         if self.panels_cover:
             self.panel_mode = "compact"
         elif self.flow.stop():
@@ -175,6 +177,8 @@ class ChatScreen(ChatCommands, ChatFind, PanelledScreen):
             self.query_one(Prompt).set_text(text or self.query_one(Prompt).whole_text)
         elif self._bridge.stop_loading() or self._bridge.profiles.cancel():
             self._show_engine()
+        elif self.focused is self.query_one(Prompt) and self.query_one(FindBar).display:
+            self.query_one(FindBar).action_close()
         else:
             self.query_one(Prompt).focus()
 

@@ -132,7 +132,7 @@ class ChatActions(Screen[None]):
         if chat_id is not None:
             position = turn.exchange.positions.start
             await self.open_chat(chat_id)
-            await self._focus_turn(position, is_answer=is_answer)
+            await self._focus_turn(position + is_answer)
 
     def action_fold_turn(self) -> None:
         """Show or fold what is long."""
@@ -143,8 +143,8 @@ class ChatActions(Screen[None]):
         """Open or fold what the model thought, everywhere."""
         self.transcript.show_all_thinking(not self.transcript.shows_thinking)
 
-    async def open_chat(self, chat_id: str) -> None:
-        """Go on with a chat that was kept."""
+    async def open_chat(self, chat_id: str) -> bool:
+        """Go on with a chat that was kept; False when it cannot be."""
         raise NotImplementedError
 
     # Copying
@@ -230,13 +230,12 @@ class ChatActions(Screen[None]):
         if not problem:
             self.query_one(Prompt).focus()
 
-    async def _focus_turn(self, position: int, *, is_answer: bool) -> None:
-        for entry in self.transcript.entries:
-            exchange = entry.exchange
-            if exchange is not None and exchange.positions.start == position and entry.is_answer == is_answer:
-                await self.transcript.reveal(entry)
-                if entry.widget is not None:
-                    entry.widget.focus(scroll_visible=False)
+    async def _focus_turn(self, position: int) -> None:
+        entry = self.transcript.entry_at(position)
+        if entry is not None:
+            await self.transcript.reveal(entry)
+        if entry is not None and entry.widget is not None:
+            entry.widget.focus(scroll_visible=False)
 
     def _say(self, text: str) -> None:
         if text:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Sequence
 
-from app.find import pattern_of
+from app.find import pattern_of, pattern_of_any
 from app.screens.chat_actions import ChatActions
-from app.widgets.entry import Entry
+from app.widgets.entry import Found
 from app.widgets.find_bar import FindBar
 from app.widgets.prompt import Prompt
-from app.widgets.turn import TurnWidget
 
 _AT_ONCE = 8
 """Rows searched before keys and the screen have their turn."""
@@ -19,10 +19,10 @@ _AT_ONCE = 8
 class ChatFind(ChatActions):
     """The find bar at work."""
 
-    _pattern: re.Pattern[str] | None = None
-    _matches: tuple[tuple[Entry, int], ...] = ()
-    """Row and number of the match within it, from the top of the chat."""
+    _matches: tuple[Found, ...] = ()
+    """From the top of the chat."""
     _match = 0
+    """The one in turn."""
 
     def action_find(self) -> None:
         """Open the find bar."""
@@ -37,32 +37,47 @@ class ChatFind(ChatActions):
             await self._show_match()
 
     def on_find_bar_closed(self) -> None:
-        self._pattern, self._matches = None, ()
+        self._matches = ()
         self.transcript.mark(None)
         self.query_one(Prompt).focus()
 
+    async def show_found(self, position: int, found: Sequence[str]) -> None:
+        """Bring on screen the turn at a position, the texts `found` in it marked; the find bar steps to others."""
+        entry, pattern = self.transcript.entry_at(position), pattern_of_any(found)
+        matches = await self._matches_of(pattern)
+        here = next((number for number, match in enumerate(matches) if match.entry is entry), None)
+        if here is None:
+            await self._focus_turn(position)
+            return
+        self._matches, self._match = matches, here
+        self.query_one(FindBar).open_found(" ".join(dict.fromkeys(found)))
+        self.transcript.mark(pattern)
+        await self._show_match()
+
     async def _find(self, query: str) -> None:
-        pattern, matches = pattern_of(query), []
+        pattern = pattern_of(query)
+        matches = await self._matches_of(pattern)
+        self._matches, self._match = matches, len(matches) - 1
+        self.transcript.mark(pattern)
+        if matches:
+            await self._show_match()
+        else:
+            self.query_one(FindBar).show_count("nothing found" if pattern is not None else "")
+
+    async def _matches_of(self, pattern: re.Pattern[str] | None) -> tuple[Found, ...]:
+        """Every place in the chat where it matches."""
+        matches: list[Found] = []
         for number, entry in enumerate(self.transcript.entries if pattern is not None else ()):
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
             assert pattern is not None
-            matches += [(entry, place) for place, _ in enumerate(pattern.finditer(entry.text))]
-        self._pattern, self._matches, self._match = pattern, tuple(matches), len(matches) - 1
-        if matches:
-            await self._show_match()
-        else:
-            self.transcript.mark(pattern)
-            self.query_one(FindBar).show_count("nothing found" if pattern is not None else "")
+            for part, text in entry.texts(shows_thinking=self.transcript.shows_thinking).items():
+                matches += [Found(entry, part, place) for place, _ in enumerate(pattern.finditer(text))]
+        return tuple(matches)
 
     async def _show_match(self) -> None:
         """Mark and bring on screen the match in turn."""
-        entry, place = self._matches[self._match]
-        if entry not in self.transcript.entries:
-            return
-        if entry.widget is None:
-            await self.transcript.reveal(entry)
-        self.transcript.mark(self._pattern, (entry, place))
-        lines = entry.widget.lines if isinstance(entry.widget, TurnWidget) else None
-        await self.transcript.reveal(entry, lines.line_of_match(place) if lines is not None else 0)
-        self.query_one(FindBar).show_count(f"{self._match + 1} of {len(self._matches)}")
+        found = self._matches[self._match]
+        if found.entry in self.transcript.entries:
+            await self.transcript.reveal_found(found)
+            self.query_one(FindBar).show_count(f"{self._match + 1} of {len(self._matches)}")

@@ -9,7 +9,7 @@ from dataclasses import replace
 from app import profile_words
 from app.chat_records import ChatRecord
 from app.conversation import Conversation, failure_text
-from app.domains import Domain, all_domains, own_domain
+from app.domains import Domain, domain_called
 from app.engine_bridge import EngineBridge
 from app.exchange import Exchange
 from app.key_map import key_for
@@ -115,7 +115,7 @@ class ChatFlow:
                 if kept is None:
                     return False
                 conversation = Conversation(kept[0], self.recorder, self.sampling, kept[1])
-            self.domain = _domain_of(conversation.chat)
+            self.domain = domain_called(conversation.chat.domain)
             await self.enter(conversation)
             return True
 
@@ -292,8 +292,3 @@ class ChatFlow:
 
 def _is_full(failure: Failed) -> bool:
     return failure.kind == "context_full"
-
-
-def _domain_of(chat: ChatRecord) -> Domain:
-    """The domain of a chat that was kept."""
-    return next((domain for domain in all_domains() if domain.name == chat.domain), None) or own_domain(chat.domain)

@@ -13,6 +13,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 
 from app import chat_import, export
+from app.chat_records import ChatPlace
 from app.chat_store import ChatStore
 from app.chat_words import num_turns
 from app.key_map import bindings_of, key_for
@@ -38,8 +39,8 @@ class Asking(Enum):
     DELETE = "Delete it?"
 
 
-class ChatsScreen(ModalScreen[str | None]):
-    """Dismisses with the id of the chat to open, or None."""
+class ChatsScreen(ModalScreen[ChatPlace | None]):
+    """Dismisses with the chat to open and the place in it, or None."""
 
     AUTO_FOCUS = "#chats-line"
     ACTION_SCOPE: ClassVar[str] = "chats"
@@ -122,8 +123,8 @@ class ChatsScreen(ModalScreen[str | None]):
     def action_open(self) -> None:
         """Leave with the highlighted chat."""
         self._search(self._line.value)  # what was typed last may not have been searched yet
-        if self._list.current is not None:
-            self.dismiss(self._list.current.newest.chat_id)
+        if self._list.place is not None:
+            self.dismiss(self._list.place)
 
     def action_rename(self) -> None:
         """Ask for another title."""

@@ -6,7 +6,7 @@ from textual.content import Content, Span
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from app.chat_records import ChatSummary, Hit, Snippet
+from app.chat_records import ChatPlace, ChatSummary, Hit, Snippet
 from app.chat_store import ChatStore
 from app.chat_words import Family, families
 from app.sanitise import visible
@@ -22,6 +22,8 @@ class ChatList(OptionList):
     def __init__(self, widget_id: str) -> None:
         super().__init__(id=widget_id)
         self._families: list[Family] = []
+        self._hits: dict[str, Hit] = {}
+        """The hit that is shown, by chat."""
 
     @property
     def current(self) -> Family | None:
@@ -29,17 +31,27 @@ class ChatList(OptionList):
         at = self.highlighted
         return self._families[at] if at is not None and at < len(self._families) else None
 
+    @property
+    def place(self) -> ChatPlace | None:
+        """Where the highlighted chat is to be opened: where something was found in it, else at its end."""
+        if self.current is None:
+            return None
+        chat_id = self.current.newest.chat_id
+        hit = self._hits.get(chat_id)
+        if hit is None or hit.turn is None:
+            return ChatPlace(chat_id)
+        snippet = hit.snippet
+        return ChatPlace(chat_id, hit.turn.position, tuple(snippet.text[start:end] for start, end in snippet.marks))
+
     def show(self, store: ChatStore, text: str, open_chat_id: str | None) -> str:
         """List all chats, or those with `text`; returns what there is to say about the list. Raises StoreError."""
         before = self.current.newest.chat_id if self.current is not None else None
         hits = store.search(text, _MAX_HITS) if text.strip() else []
         known = store.summaries(MAX_CHATS)
         self._families = _found(hits, known) if text.strip() else families(known)
-        first_hits: dict[str, Hit] = {}
-        for hit in hits:
-            first_hits.setdefault(hit.chat.chat_id, hit)
+        self._hits = {hit.chat.chat_id: hit for hit in reversed(hits)}
         self.set_options(
-            Option(_entry(family, open_chat_id, first_hits.get(family.newest.chat_id))) for family in self._families
+            Option(_entry(family, open_chat_id, self._hits.get(family.newest.chat_id))) for family in self._families
         )
         ids = [family.newest.chat_id for family in self._families]
         self.highlighted = (ids.index(before) if before in ids and not text else 0) if ids else None

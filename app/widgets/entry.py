@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from textual.widget import Widget
 
 from app.exchange import Exchange
 from app.markdown_style import parser, plain_text
 from app.sanitise import visible
-from app.widgets.turn import AnswerTurn, Notice, QuestionTurn
+from app.widgets.turn import ANSWER, QUESTION, THINKING, AnswerTurn, Notice, QuestionTurn
 
 
 @dataclass(slots=True, eq=False)
@@ -42,13 +43,29 @@ class Entry:
         return self.is_answer and self.exchange is not None and self.exchange.is_live
 
     @property
-    def text(self) -> str:
-        """What is searched: text as it is read. Nothing of notices and of what is being written."""
+    def position(self) -> int | None:
+        """Where the turn stands in its chat."""
+        turn = None if self.exchange is None else self.exchange.answer if self.is_answer else self.exchange.question
+        return turn.position if turn is not None else None
+
+    def texts(self, *, shows_thinking: bool) -> dict[str, str]:
+        """What is searched, by part: text as it is read. Nothing of notices and of what is being written."""
         if self.exchange is None or self.is_live:
-            return ""
+            return {}
         if not self.is_answer:
-            return visible(self.exchange.question.text)
-        written = self.exchange.answer.text if self.exchange.answer is not None else ""
+            return {QUESTION: visible(self.exchange.question.text)}
+        answer = self.exchange.answer
+        written = answer.text if answer is not None else ""
         if self._searched[0] != written:
             self._searched = (written, plain_text(parser().parse(visible(written))))
-        return self._searched[1]
+        is_open = isinstance(self.widget, AnswerTurn) and self.widget.is_thinking_open
+        thinking = visible(answer.thinking).strip("\n") if answer is not None and (shows_thinking or is_open) else ""
+        return {THINKING: thinking, ANSWER: self._searched[1]}
+
+
+class Found(NamedTuple):
+    """One match: in which row, in which part of it, and which match it is there."""
+
+    entry: Entry
+    part: str
+    number: int

@@ -47,13 +47,20 @@ class FindBar(Horizontal):
 
     def open(self, query: str = "") -> None:
         """Show it, and take the focus."""
-        self.display = True
+        was_open, self.display = self.display, True
         field = self.query_one(Input)
         if query:
             field.value = query
-        elif field.value:
+        elif field.value and not was_open:
             self.post_message(self.Changed(field.value))
         field.focus()
+
+    def open_found(self, text: str) -> None:
+        """Show it with what has been found already; the focus stays where it is."""
+        self.display = True
+        field = self.query_one(Input)
+        with field.prevent(Input.Changed):
+            field.value = text
 
     def show_count(self, text: str) -> None:
         """Such as `3 of 17`."""

@@ -34,6 +34,8 @@ class TextLines(Widget):
 
     COMPONENT_CLASSES = {"text-lines--match", "text-lines--match-now"}  # noqa: RUF012
     FOCUS_ON_CLICK = False
+    NUM_HEAD_LINES = 0
+    """Lines that belong to the app, not to the text: they are not searched."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,6 +45,8 @@ class TextLines(Widget):
         """The width it was last measured for, and the height it has there."""
         self._pattern: re.Pattern[str] | None = None
         self._current: int | None = None
+        self._marked_now: int | None = None
+        """`_current`, or the last match where there are fewer."""
         self._spans: dict[int, list[Span]] = {}
 
     @abstractmethod
@@ -67,7 +71,7 @@ class TextLines(Widget):
             return Strip.blank(width, style)
         strip = self._strips[y].apply_style(style)
         for span in self._spans.get(y, ()):
-            name = "text-lines--match-now" if span.match == self._current else "text-lines--match"
+            name = "text-lines--match-now" if span.match == self._marked_now else "text-lines--match"
             strip = _marked(strip, span.start, span.end, self.get_component_rich_style(name))
         if (selection := self.text_selection) is not None and (selected := selection.get_span(y)) is not None:
             strip = _marked(strip, *selected, self.screen.get_component_rich_style("screen--selection"))
@@ -90,6 +94,7 @@ class TextLines(Widget):
 
     def line_of_match(self, number: int) -> int:
         """The line where match `number` begins, or the last match if there are fewer; 0 without any."""
+        self._lay_out(self.content_size.width)
         at = [(span.match, y) for y, spans in self._spans.items() for span in spans]
         return min((y for match, y in at if match >= number), default=max((y for _, y in at), default=0))
 
@@ -118,13 +123,13 @@ class TextLines(Widget):
         return self.app.console.options.update(width=max(1, width), height=None, highlight=False)
 
     def _find_spans(self) -> None:
-        self._spans = {}
+        self._spans, self._marked_now = {}, None
         if self._pattern is not None:
-            for y, span in spans_of(self._texts(), self._pattern):
-                self._spans.setdefault(y, []).append(span)
+            for y, span in spans_of(self._texts()[self.NUM_HEAD_LINES :], self._pattern):
+                self._spans.setdefault(y + self.NUM_HEAD_LINES, []).append(span)
             if self._current is not None:
                 last = max((span.match for spans in self._spans.values() for span in spans), default=0)
-                self._current = min(self._current, last)
+                self._marked_now = min(self._current, last)
 
 
 def _written(lines: list[str]) -> range:

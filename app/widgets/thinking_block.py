@@ -15,6 +15,8 @@ from app.widgets.text_lines import TextLines
 class ThinkingBlock(TextLines):
     """Folded, its length and time alone; a click or `toggle` opens it."""
 
+    NUM_HEAD_LINES = 1
+
     def __init__(self, *, is_open: bool) -> None:
         super().__init__()
         self.is_open = is_open

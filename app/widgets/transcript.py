@@ -11,8 +11,8 @@ from textual.content import Content
 from textual.widgets import Static
 
 from app.exchange import Exchange
-from app.widgets.entry import Entry
-from app.widgets.turn import AnswerTurn, TurnWidget
+from app.widgets.entry import Entry, Found
+from app.widgets.turn import QUESTION, AnswerTurn, TurnWidget
 
 _PAGE = 8
 """Rows that come and go at once."""
@@ -85,6 +85,10 @@ class Transcript(VerticalScroll, can_focus=False, can_focus_children=False):
             (entry for entry in self.entries if entry.exchange is exchange and entry.is_answer == is_answer), None
         )
 
+    def entry_at(self, position: int) -> Entry | None:
+        """The row of the turn at that position of the chat."""
+        return next((entry for entry in self.entries if entry.position == position), None)
+
     def answer_of(self, exchange: Exchange) -> AnswerTurn | None:
         """The widget of an answer, if it has one now."""
         entry = self.entry_of(exchange, is_answer=True)
@@ -113,12 +117,12 @@ class Transcript(VerticalScroll, can_focus=False, can_focus_children=False):
         for turn in self.query(AnswerTurn):
             turn.toggle_thinking(is_shown)
 
-    def mark(self, pattern: re.Pattern[str] | None, current: tuple[Entry, int] | None = None) -> None:
+    def mark(self, pattern: re.Pattern[str] | None, current: Found | None = None) -> None:
         """Mark what matches in every turn, and one match more strongly."""
         self._pattern = pattern
-        now = current[0].widget if current is not None else None
+        now = current.entry.widget if current is not None else None
         for turn in self._turns:
-            turn.mark(pattern, current[1] if current is not None and turn is now else None)
+            turn.mark_parts(pattern, (current.part, current.number) if current is not None and turn is now else None)
 
     @property
     def _turns(self) -> list[TurnWidget]:
@@ -149,20 +153,28 @@ class Transcript(VerticalScroll, can_focus=False, can_focus_children=False):
             self._lay_out()
         self.scroll_to(y=0, animate=False)
 
-    async def reveal(self, entry: Entry, line: int | None = None) -> None:
-        """Bring a row on screen; with `line`, that line of its text into the middle."""
+    async def reveal(self, entry: Entry) -> None:
+        """Bring a row on screen."""
         if entry.widget is None:
             await self._mount_stretch(min(self.entries.index(entry) + _PAGE, len(self.entries)))
             self._lay_out()
-        widget = entry.widget
-        if widget is None:
-            return
-        if line is None:
+        if (widget := entry.widget) is not None:
             widget.scroll_visible(animate=False, top=widget.size.height > self.size.height)
+
+    async def reveal_found(self, found: Found) -> None:
+        """Bring a match on screen, into the middle; a folded text that holds it is opened."""
+        await self.reveal(found.entry)
+        turn = found.entry.widget
+        if not isinstance(turn, TurnWidget):
             return
-        lines = widget.lines if isinstance(widget, TurnWidget) else None
-        top = widget.virtual_region.y + (lines.virtual_region.y if lines is not None and lines is not widget else 0)
-        self.scroll_to(y=max(0, top + line - self.size.height // 2), animate=False)
+        turn.open_part(found.part)
+        self._lay_out()
+        self.mark(self._pattern, found)
+        lines = turn.parts.get(found.part)
+        if lines is not None:
+            top = turn.virtual_region.y + (lines.virtual_region.y if found.part != QUESTION else 0)
+            line = lines.line_of_match(found.number)
+            self.scroll_to(y=max(0, top + line - self.size.height // 2), animate=False)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
@@ -241,7 +253,7 @@ class Transcript(VerticalScroll, can_focus=False, can_focus_children=False):
         await self.mount_all(widgets, before=following or next(iter(self.query("#later")), None))
         for widget in widgets:
             if isinstance(widget, TurnWidget) and self._pattern is not None:
-                widget.mark(self._pattern)
+                widget.mark_parts(self._pattern)
 
     async def _unmount(self, entries: list[Entry]) -> None:
         widgets = [entry.widget for entry in entries if entry.widget is not None]

@@ -35,6 +35,10 @@ _OPEN_CHARACTERS = 100_000
 """Laying out more would be felt."""
 
 
+QUESTION, THINKING, ANSWER = "question", "thinking", "answer"
+"""Parts of turns that are searched."""
+
+
 class TurnWidget(Widget, can_focus=True):
     """A turn that can have the focus. Keys that mean nothing to it are typed into the prompt."""
 
@@ -64,15 +68,18 @@ class TurnWidget(Widget, can_focus=True):
         """Whether the model still sees the turn."""
         self.set_class(self.exchange.is_left_out, "-left-out")
 
-    def mark(self, pattern: re.Pattern[str] | None, current: int | None = None) -> None:
-        """Mark what was found, and the match number `current` more strongly."""
-        if (lines := self.lines) is not None:
-            lines.mark(pattern, current)
+    def mark_parts(self, pattern: re.Pattern[str] | None, current: tuple[str, int] | None = None) -> None:
+        """Mark what was found, and more strongly the match of the part and number `current`."""
+        for part, lines in self.parts.items():
+            lines.mark(pattern, current[1] if current is not None and current[0] == part else None)
 
     @property
-    def lines(self) -> TextLines | None:
-        """The text that can be searched; None while it is being written."""
-        return None
+    def parts(self) -> dict[str, TextLines]:
+        """The texts that can be searched; none while they are being written."""
+        return {}
+
+    def open_part(self, part: str) -> None:
+        """Show a part that is folded."""
 
     def refresh_notes(self) -> None:
         """What is told with the turn has changed, such as its versions or the keys for them."""
@@ -93,8 +100,8 @@ class QuestionTurn(TextLines, TurnWidget, can_focus=True):
         self.show_left_out()
 
     @property
-    def lines(self) -> TextLines:
-        return self
+    def parts(self) -> dict[str, TextLines]:
+        return {QUESTION: self}
 
     @property
     def is_long(self) -> bool:
@@ -167,8 +174,18 @@ class AnswerTurn(Vertical, TurnWidget, can_focus=True):
         return self.is_attached and self.is_mounted
 
     @property
-    def lines(self) -> TextLines | None:
-        return next(iter(self.query(FinishedAnswer)), None)
+    def parts(self) -> dict[str, TextLines]:
+        answer = next(iter(self.query(FinishedAnswer)), None)
+        return {THINKING: self.query_one(ThinkingBlock)} | ({ANSWER: answer} if answer is not None else {})
+
+    @property
+    def is_thinking_open(self) -> bool:
+        """What the model thought is shown."""
+        return any(block.is_open for block in self.query(ThinkingBlock))
+
+    def open_part(self, part: str) -> None:
+        if part == THINKING:
+            self.toggle_thinking(True)
 
     async def show_text(self) -> None:
         """Append to the live answer what its record has more."""

@@ -24,7 +24,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from app.chat_app import ChatApp
-from app.chat_records import ASSISTANT, USER, ChatRecord, TurnRecord
+from app.chat_records import ASSISTANT, USER, ChatPlace, ChatRecord, TurnRecord
 from app.chat_store import ChatStore
 from app.engine_bridge import EngineBridge
 from tests.functional.app.fake_engine import ObedientEngine, stats
@@ -60,7 +60,7 @@ def run_app(folder: Path, chat_id: str) -> None:
     bridge = EngineBridge(ObedientEngine, settings.engine_config())
     bridge.start()
     app = ChatApp(bridge, ChatStore(folder / "chats.db"), settings)
-    app.call_later(lambda: app.set_timer(0.5, lambda: app.call_later(app._open_chat, chat_id)))
+    app.call_later(lambda: app.set_timer(0.5, lambda: app.call_later(app._open_chat, ChatPlace(chat_id))))
     app.run()
 
 

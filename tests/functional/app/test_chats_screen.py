@@ -14,7 +14,7 @@ from textual.app import App
 from textual.pilot import Pilot
 from textual.widgets import Input, Static
 
-from app.chat_records import ASSISTANT, USER, ChatRecord, TurnRecord
+from app.chat_records import ASSISTANT, USER, ChatPlace, ChatRecord, TurnRecord
 from app.chat_store import ChatStore
 from app.recorder import Recorder
 from app.screens.chats import ChatsScreen
@@ -36,6 +36,7 @@ class Shelf(App[None]):
         self.folder = folder
         self.store = ChatStore(folder / "chats.db")
         self.chosen: str | None = _NOTHING_YET
+        self.place: ChatPlace | None = None
         self.open_chat_id: str | None = None
         self.pilot: Pilot[Any]
         for theme in load_themes():
@@ -59,8 +60,8 @@ class Shelf(App[None]):
         recorder = Recorder(self.store, lambda text: self.notify(text))
         self.push_screen(ChatsScreen(self.store, recorder, self.open_chat_id), self._chosen)
 
-    def _chosen(self, chat_id: str | None) -> None:
-        self.chosen = chat_id
+    def _chosen(self, place: ChatPlace | None) -> None:
+        self.place, self.chosen = place, place.chat_id if place is not None else None
 
     @property
     def titles(self) -> list[str]:
@@ -106,6 +107,8 @@ async def test_typing_searches_every_text_and_shows_where(shelf: Shelf) -> None:
     assert "1 place, in 1 chat" in shelf.note
     await shelf.pilot.press("enter")
     await shelf.until(lambda: shelf.chosen == shelf.store.summaries()[0].chat_id)
+    assert shelf.place is not None
+    assert (shelf.place.position, shelf.place.found) == (1, ("yellow",))
 
 
 async def test_enter_right_after_typing_opens_what_was_typed_for(shelf: Shelf) -> None:

@@ -6,15 +6,18 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from textual.widgets import Input
 
 from app.chat_records import ASSISTANT, PARTIAL, USER, ChatRecord, TurnRecord
 from app.chat_store import ChatStore
 from app.screens.chat_choices import ContextChoice
+from app.screens.chats import ChatsScreen
 from app.widgets.find_bar import FindBar
 from app.widgets.finished_answer import FinishedAnswer
 from app.widgets.prompt import Prompt
 from app.widgets.thinking_block import ThinkingBlock
 from app.widgets.transcript import Transcript
+from engine.api import SetDomain
 from engine.events import CONTEXT_FULL, STOP, Failed, TextDelta, TurnEnded
 from tests.functional.app.conftest import Stage
 from tests.functional.app.fake_engine import snapshot, stats
@@ -81,6 +84,52 @@ async def test_text_far_up_in_a_long_chat_is_found_and_shown(stage: Stage) -> No
     await stage.ask("/find answer 3. some")
     await stage.see("1 of 1")
     await stage.see("Answer 3.")
+
+
+async def test_what_was_thought_is_found_while_it_is_shown(stage: Stage) -> None:
+    chat_id = keep_chat(stage, 20, "Said.", thinking="It may be seven.\n\nSeven it is.")
+    await stage.open_chat()
+    await stage.chat.open_chat(chat_id)
+    await stage.see("Answer 19.")
+    await stage.pilot.press("ctrl+f", *"seven")
+    await stage.see("nothing found")
+    await stage.pilot.press("escape", "ctrl+t", "ctrl+f", "n", "backspace")
+    assert stage.chat.query_one("#find-input", Input).value == ""
+    await stage.pilot.press(*"seven")
+    await stage.see("2 of 2")
+    block = next(iter(reversed(stage.chat.query(ThinkingBlock))))
+    assert block.line_of_match(0) < block.line_of_match(1)
+    stage.chat.query_one("#find-input", Input).value = "thinking"
+    await stage.see("nothing found")
+
+
+async def test_what_was_found_among_the_chats_is_opened_where_it_is(stage: Stage) -> None:
+    keep_chat(stage, 100, "Some words.")
+    await stage.pilot.press("ctrl+r")
+    await stage.until(lambda: isinstance(stage.app.screen, ChatsScreen))
+    await stage.pilot.press(*"question", "space", *"37")
+    await stage.see("Found in 1 place")
+    await stage.pilot.press("enter")
+    await stage.see("Answer 37.")
+    await stage.see(" of 102")
+    assert [entry.position for entry in stage.chat.transcript.entries if entry.widget is not None].count(74) == 1
+    assert stage.app.focused is stage.chat.query_one(Prompt)
+    await stage.pilot.press("ctrl+f", "up")
+    await stage.see("Answer 36.")
+    await stage.pilot.press("escape")
+    assert not stage.chat.query_one(FindBar).display
+
+
+async def test_a_chat_opened_from_the_first_menu_is_the_only_one(stage: Stage) -> None:
+    chat_id = keep_chat(stage, 2, "Some words.")
+    await stage.pilot.press("ctrl+r")
+    await stage.until(lambda: isinstance(stage.app.screen, ChatsScreen))
+    await stage.pilot.press("enter")
+    await stage.see("Answer 1.")
+    await stage.see("moe-chat · Code")
+    assert [command.domain for command in stage.engine.sent if isinstance(command, SetDomain)] == ["code"]
+    assert stage.chat.flow.conversation.chat_id == chat_id
+    assert len(kept(stage)) == 1
 
 
 async def test_the_context_warns_in_words_before_it_is_full(stage: Stage) -> None:
