@@ -120,9 +120,11 @@ class Recorder:
             del self._unmade_changes[0]
         if not self._unsaved_turns:
             return
+        begun = {turn.chat_id for turn in self._turns.values()}
         for chat in list(self._unsaved_chats.values()):
-            self._store.save_chat(chat)
-            del self._unsaved_chats[chat.chat_id]
+            if chat.chat_id in begun or self._store.chat(chat.chat_id) is not None:
+                self._store.save_chat(chat)
+                del self._unsaved_chats[chat.chat_id]
         for turn in list(self._unsaved_turns.values()):
             try:
                 self._store.save_turn(turn)

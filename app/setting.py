@@ -14,6 +14,8 @@ from engine.errors import ConfigError
 
 Value = str | int | float | list[str]
 
+_HIGHEST_64_BIT = 2**63 - 1
+
 
 class Kind(Enum):
     """How a value is written."""
@@ -80,7 +82,9 @@ class Setting:
     def _number_text(self) -> str:
         noun = "a whole number" if self.kind is Kind.INTEGER else "a number"
         if self.low is not None and self.high is not None:
-            return f"{noun} from {self.low:g} to {self.high:g}"
+            return (
+                f"{noun} of 64 bits" if self.high == _HIGHEST_64_BIT else f"{noun} from {self.low:g} to {self.high:g}"
+            )
         return f"{noun}, at least {self.low:g}" if self.low is not None else noun
 
     def text(self, value: Value | None) -> str:

@@ -147,8 +147,9 @@ class Panel(Widget, can_focus=True):
             lines = self.full_lines(self._snapshot, width, self.screen.size.height - 2)
         else:
             lines = self.lines(self._snapshot, width)
-        if lines == self._lines:
-            return
-        has_other_height = len(lines) != len(self._lines)
-        self._lines = lines
-        self.refresh(layout=has_other_height)
+        has_changed, self._lines = lines != self._lines, lines
+        height = self.styles.height
+        if height is not None and height.is_auto and self.content_size.height != max(1, len(lines)):
+            self.refresh(layout=True)
+        elif has_changed:
+            self.refresh()

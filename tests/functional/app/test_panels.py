@@ -175,6 +175,14 @@ async def test_a_terminal_made_narrow_shows_the_figures_it_had(stage: Stage) -> 
     await stage.until(lambda: "TPOT" in str(stage.chat.query_one(StatusLine).render_line(0).text))
 
 
+@pytest.mark.parametrize("size", [(80, 24)])
+async def test_a_terminal_made_wide_shows_whole_panels(stage: Stage) -> None:
+    column = await _open(stage)
+    await stage.pilot.resize_terminal(120, 40)
+    figures = [panel for panel in column.query(Panel).results(Panel) if panel.id != "events"]
+    await stage.until(lambda: all(panel.size.height == panel.num_lines > 1 for panel in figures))
+
+
 @pytest.mark.parametrize("size", [(50, 12)])
 async def test_a_tiny_terminal_has_no_panels_and_escape_still_stops(stage: Stage) -> None:
     await stage.open_chat()

@@ -111,6 +111,18 @@ def test_damage_while_running_keeps_the_whole_chat(db_path: Path) -> None:
     recorder.close()
 
 
+def test_a_chat_that_was_never_begun_is_not_kept(db_path: Path) -> None:
+    store = ChatStore(db_path)
+    recorder, left, chat = Recorder(store, lambda _: None), _chat(), _chat()
+    recorder.save_chat(left)
+    recorder.save_chat(chat)
+    recorder.save_turn(_turn(chat, "hello"))
+    assert [kept.chat_id for kept in store.chats()] == [chat.chat_id]
+    recorder.save_turn(_turn(left, "after all"))
+    assert {kept.chat_id for kept in store.chats()} == {left.chat_id, chat.chat_id}
+    recorder.close()
+
+
 def test_a_locked_database_is_not_damaged_and_is_written_later(db_path: Path) -> None:
     ChatStore(db_path).open()
     other = sqlite3.connect(db_path, isolation_level=None)
