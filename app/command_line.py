@@ -74,7 +74,8 @@ def _add_ask(commands: Commands) -> None:
     ask.add_argument(
         "--domain",
         metavar="DOMAIN",
-        help="whose system prompt is used, and whose profile warms the expert cache (default: general)",
+        help="whose system prompt is used, and whose profile warms the expert cache (default: that of the "
+        "settings, at first general)",
     )
     ask.add_argument(
         "--thinking",

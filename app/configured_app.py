@@ -71,6 +71,7 @@ class ConfiguredApp(App[None]):
     def action_toggle_theme(self) -> None:
         """Dark or light; kept."""
         other = themes.other_mode(self.theme)
+        self.settings.overrule(["screen.theme"])
         self.save_settings({"screen.theme": other})
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:

@@ -94,7 +94,7 @@ def conversation_for(
         if arguments.system is not None:
             conversation.set_system_prompt(arguments.system)
         return conversation
-    domain = domain_named(arguments.domain or "general")
+    domain = domain_named(arguments.domain or settings.text("chat.domain"))
     own_prompt = settings.text("chat.system_prompt") or domain.system_prompt
     system = own_prompt if arguments.system is None else arguments.system
     return Conversation(ChatRecord(domain.name, system.strip(), settings.engine_config().model), recorder, sampling)

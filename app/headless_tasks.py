@@ -24,6 +24,7 @@ from app.headless_profiles import profile_command
 from app.headless_screen import HeadlessScreen
 from app.headless_traces import record_command, tune_command
 from app.paths import AppPaths
+from app.sanitise import visible
 from app.settings import Settings
 from engine.api import (
     Bench,
@@ -46,23 +47,39 @@ from engine.events import Failed, TaskEnded
 
 Task = Verify | Bench | Plan | BuildProfile | ShowProfile | DeleteProfile | RecordTrace | TuneEviction | ResetEviction
 
+_MEASURES = (Verify, BenchOverhead, BenchPolicies, BenchPrediction, BenchPrefill, TuneEviction)
+"""What is measured depends on the settings: they are told with it."""
+
 _REQUEST_ID = 1
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the task, print what it found; 0 only when the task says it is well. Raises ConfigError, EngineFailure."""
-    config = Settings.of(arguments).engine_config()
+    settings = Settings.of(arguments)
+    config = settings.engine_config()
     task = _task(arguments, config)
     interrupt, screen = Interrupt(), HeadlessScreen(is_json=False)
+    for problem in settings.problems:
+        screen.note(problem)
     with interrupt.installed(), _engine_for(task, config, screen, interrupt) as link:
         ended = _run(link, task, screen, interrupt)
     if ended is None:
         return EXIT_INTERRUPTED
-    report = json.dumps({"is_ok": ended.is_ok, **ended.report}, ensure_ascii=False, indent=2)
-    print(report if arguments.json else "\n".join(ended.lines))
+    _print(ended, settings.engine_changes() if isinstance(task, _MEASURES) else {}, is_json=arguments.json)
     if interrupt.since is not None:
         return EXIT_INTERRUPTED
     return EXIT_OK if ended.is_ok else EXIT_FAILED
+
+
+def _print(ended: TaskEnded, settings: dict[str, str], *, is_json: bool) -> None:
+    """The report, and the settings that it was made under where they are not the defaults."""
+    if is_json:
+        under = {"settings": settings} if settings else {}
+        print(json.dumps({"is_ok": ended.is_ok, **under, **ended.report}, ensure_ascii=False, indent=2))
+        return
+    print("\n".join(ended.lines))
+    if settings:
+        print(visible("settings: " + ", ".join(f"{key} = {text}" for key, text in settings.items())))
 
 
 def _bench(arguments: argparse.Namespace) -> Bench:

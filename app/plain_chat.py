@@ -29,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     settings, screen = Settings.of(arguments), HeadlessScreen(is_plain=True)
     for problem in settings.problems:
         screen.note(problem)
-    domain = domain_named(settings.text("chat.domain") or "general")
+    domain = domain_named(settings.text("chat.domain"))
     config = replace(settings.engine_config(), domain=domain.name)
     store = ChatStore(AppPaths.from_environment().chats_db)
     recorder, interrupt = Recorder(store, screen.note), Interrupt()

@@ -46,15 +46,14 @@ class Settings:
 
     @classmethod
     def of(cls, arguments: argparse.Namespace, environment: Mapping[str, str] | None = None) -> Settings:
-        """The user's settings under a command line."""
+        """The user's settings under a command line. Raises ConfigError for a variable with a wrong value."""
         variables = os.environ if environment is None else environment
-        given: dict[str, Given] = {}
+        given = _of_environment(variables)
         for setting in SETTINGS:
-            variable = _ENVIRONMENT + setting.option.upper()
             if setting.option and (text := getattr(arguments, setting.option, None)) is not None:
                 given[setting.key] = Given(text, setting.flag)
-            elif setting.option and (text := variables.get(variable)):
-                given[setting.key] = Given(text, variable)
+                if (other := _EXCLUSIVE.get(setting.key)) and getattr(arguments, _setting(other).option, None) is None:
+                    given.pop(other, None)
         file = SettingsFile(AppPaths.from_environment(variables).settings_file)
         return cls(file, given, tuple(getattr(arguments, "stop", ())))
 
@@ -81,6 +80,18 @@ class Settings:
     def is_changed(self, key: str) -> bool:
         """The file says something else than the default."""
         return key in self._stored and self._stored[key] != _setting(key).default
+
+    def engine_changes(self) -> dict[str, str]:
+        """What of the engine's configuration is not the default, by key, and by what it was set."""
+        changes: dict[str, str] = {}
+        for setting in SETTINGS:
+            given, other = self._given.get(setting.key), _EXCLUSIVE.get(setting.key, "")
+            if not setting.is_engine or (given is None and other in self._given):
+                continue
+            value = self.value(setting.key)
+            if value is not None and value != setting.default:
+                changes[setting.key] = f"{setting.text(value)} ({given.by if given else self.file.path.name})"
+        return changes
 
     def change(self, changes: Mapping[str, Value | None]) -> None:
         """Set values, and save them; None goes back to the default. Raises ConfigError and OSError, changing nothing.
@@ -130,7 +141,7 @@ class Settings:
         told = argparse.Namespace(stop=self._stop) if self._stop else argparse.Namespace()
         for setting in SETTINGS:
             given, other = self._given.get(setting.key), _EXCLUSIVE.get(setting.key, "")
-            if given is not None:
+            if given is not None and setting.option:
                 setattr(told, setting.option, given.text)
             elif setting.option and setting.key in self._stored and other not in self._given:
                 setattr(told, setting.option, setting.text(self._stored[setting.key]))
@@ -158,6 +169,25 @@ class Settings:
             self._stored[key] = setting.checked(value)
         except ConfigError as error:
             self.problems.append(f"The settings have {error.message} {error.hint} The default holds.")
+
+
+def _of_environment(variables: Mapping[str, str]) -> dict[str, Given]:
+    """What variables give. The values of options are checked with those of the command line."""
+    given: dict[str, Given] = {}
+    for setting in SETTINGS:
+        variable = _ENVIRONMENT + (setting.option or setting.name).upper()
+        if text := variables.get(variable):
+            given[setting.key] = Given(text, variable)
+            if not setting.option:
+                _check(setting, text, variable)
+    return given
+
+
+def _check(setting: Setting, text: str, variable: str) -> None:
+    try:
+        setting.parse(text)
+    except ConfigError as error:
+        raise ConfigError(f"{variable}: {error.message}", error.hint) from None
 
 
 def search(settings: Iterable[Setting], wanted: str) -> list[Setting]:

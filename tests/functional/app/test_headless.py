@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from app import cli, headless
+from app.paths import AppPaths
 from engine.api import BenchOverhead, BenchPolicies, Cancel, Command, Load, Submit, Verify
 from engine.events import CANCELLED, Failed, TaskEnded, TaskProgress, TextDelta
 from tests.functional.app.fake_engine import FakeEngine
@@ -153,7 +154,7 @@ def test_verify(play: Callable[[Play], FakeEngine], capsys: pytest.CaptureFixtur
     ended = TaskEnded(1, is_ok, {"tokens": 8}, ("32 tokens compared", "verdict"))
     engine = play(lambda engine, command: engine.tell(TaskProgress(1, "comparing", 1, 8), ended))
     assert cli.main(["verify", "--tokens", "8", "--residency", "25%"]) == code
-    assert capsys.readouterr().out == "32 tokens compared\nverdict\n"
+    assert capsys.readouterr().out == ("32 tokens compared\nverdict\nsettings: model.residency = 25% (--residency)\n")
     assert engine.sent[-1] == Verify(1, 8)
     assert isinstance(engine.sent[0], Load)
     assert engine.sent[0].config.residency == 0.25
@@ -198,3 +199,47 @@ def test_bench_compares_the_policies_by_default(
     assert cli.main(["bench", *flags]) == 0
     assert engine.sent[-1] == expected
     assert capsys.readouterr().out == "a table\n"
+
+
+def test_what_is_measured_follows_the_settings_and_names_them(
+    play: Callable[[Play], FakeEngine],
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings = AppPaths.from_environment().settings_file
+    settings.parent.mkdir(parents=True)
+    settings.write_text('[offload]\neviction = "lru"\nalpha = 0.05\nprefetch_depth = 3\nnosuch = 1\n')
+    monkeypatch.setenv("MOE_CHAT_PREFETCH_DEPTH", "2")
+    engine = play(lambda engine, command: engine.tell(TaskEnded(1, True, {"rows": 1}, ("a table",))))
+    assert cli.main(["bench", "--residency", "25%"]) == 0
+    printed = capsys.readouterr()
+    assert "offload.nosuch, which is not known" in printed.err
+    assert isinstance(engine.sent[0], Load)
+    config = engine.sent[0].config
+    assert (config.eviction, config.prefetch_depth, config.residency) == ("lru", 2, 0.25)
+    expected = {
+        "model.residency": "25% (--residency)",
+        "offload.eviction": "lru (settings.toml)",
+        "offload.prefetch_depth": "2 (MOE_CHAT_PREFETCH_DEPTH)",
+    }
+    told = printed.out.splitlines()[-1]
+    assert told == "settings: " + ", ".join(f"{key} = {text}" for key, text in expected.items())
+    play(lambda engine, command: engine.tell(TaskEnded(1, True, {"rows": 1}, ("a table",))))
+    assert cli.main(["bench", "--json", "--residency", "25%"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"is_ok": True, "settings": expected, "rows": 1}
+
+
+def test_ask_is_in_the_domain_of_the_settings(
+    play: Callable[[Play], FakeEngine], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MOE_CHAT_DOMAIN", "maths")
+    engine = play(say_paris)
+    assert cli.main(["ask", "1+1"]) == 0
+    assert "mathematics" in engine.submitted()[0].messages[0].content
+    engine = play(say_paris)
+    assert cli.main(["ask", "--domain", "code", "1+1"]) == 0
+    assert "mathematics" not in engine.submitted()[0].messages[0].content
+    monkeypatch.setenv("MOE_CHAT_DOMAIN", "astrology")
+    assert cli.main(["ask", "1+1"]) == cli.EXIT_USAGE
+    assert "MOE_CHAT_DOMAIN" in capsys.readouterr().err

@@ -77,7 +77,11 @@ def test_tune(play: Install, capsys: pytest.CaptureFixture[str], tmp_path: Path)
     capsys.readouterr()
     assert cli.main(argv) == cli.EXIT_OK
     assert engine.sent[-1] == TuneEviction(1, tuple(traces), is_kept=True)
-    assert json.loads(capsys.readouterr().out) == {"is_ok": True, "path": "x"}
+    assert json.loads(capsys.readouterr().out) == {
+        "is_ok": True,
+        "settings": {"model.residency": "25% (--residency)"},
+        "path": "x",
+    }
 
 
 def test_resetting_loads_nothing(play: Install) -> None:

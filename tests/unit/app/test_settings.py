@@ -90,6 +90,23 @@ def test_a_budget_on_the_command_line_replaces_the_other_kind_in_the_file(path: 
     assert (config.memory_bytes, config.residency) == (2**31, None)
 
 
+def test_a_budget_on_the_command_line_replaces_the_other_kind_in_the_environment(path: Path) -> None:
+    config = settings_of(path, "--memory 2GiB", MOE_CHAT_RESIDENCY="25%").engine_config()
+    assert (config.memory_bytes, config.residency) == (2**31, None)
+
+
+def test_variables_give_every_setting(path: Path) -> None:
+    settings = settings_of(path, MOE_CHAT_THEME="light", MOE_CHAT_THINKING="off", MOE_CHAT_PANEL_RATE="2")
+    assert [settings.value(key) for key in ("screen.theme", "chat.thinking", "screen.panel_rate")] == [
+        "light",
+        "off",
+        2,
+    ]
+    assert settings.engine_changes() == {}
+    with pytest.raises(ConfigError, match="MOE_CHAT_PANEL_RATE"):
+        settings_of(path, MOE_CHAT_PANEL_RATE="100")
+
+
 def test_setting_the_memory_takes_the_residency_out(path: Path) -> None:
     settings = settings_of(written(path, '[model]\nresidency = "25%"\n'))
     settings.change({"model.memory": "1GiB"})
