@@ -15,6 +15,11 @@ _Told = TypeVar("_Told")
 _REASONS = {CANCELLED: "stopped", LENGTH: "cut at the token limit", CONTEXT_FULL: "cut: the context is full"}
 
 
+def ending(reason: str) -> str:
+    """How an answer ended, for a person."""
+    return _REASONS.get(reason, "complete")
+
+
 def as_json(
     stats: TurnStats, reason: str, *, domain: str = "", model: str = "", top_k: int | None = None
 ) -> dict[str, object]:
@@ -99,7 +104,7 @@ def stats_lines(stats: TurnStats, reason: str, top_k: int | None) -> list[str]:
         "answer": (
             f"{stats.new_tok} tok",
             thinking if stats.thinking_tok else "",
-            _REASONS.get(reason, "complete"),
+            ending(reason),
             label_text(stats, top_k),
         ),
         "prompt": (

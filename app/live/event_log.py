@@ -9,6 +9,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from app import figures
+from app.answer_record import ending
 from app.sanitise import visible
 from engine.events import (
     HOST,
@@ -111,7 +112,7 @@ class EventLog:
         start = self._count_on(Kind.EVICTIONS, before)
         self._largest_burst = max(burst, 0 if start is before else self._largest_burst)
         evicted = sum(t.evictions for t in now) - sum(t.evictions for t in start)
-        self._add(Kind.EVICTIONS, f"evicted {evicted}, up to {self._largest_burst} of {num_held} at once")
+        self._add(Kind.EVICTIONS, f"evicted {evicted}, {self._largest_burst} in a burst, {num_held} held")
 
     def _count_on(self, kind: Kind, before: tuple[_Tally, ...]) -> tuple[_Tally, ...]:
         """From where the line of that kind counts: takes the line out, to be written anew."""
@@ -150,7 +151,7 @@ class EventLog:
                 return []
 
     def _told_prompt(self, event: PrefillProgress) -> list[tuple[Kind, str]]:
-        told = [(Kind.PROMPT, f"prompt of {event.total_tok} tok, {event.reused_tok} kept from before")]
+        told = [(Kind.PROMPT, f"prompt of {event.total_tok} tok, {event.reused_tok} reused")]
         if event.note:
             told.append((Kind.NOTICE, event.note))
         if event.left_out_messages:
@@ -162,7 +163,8 @@ class EventLog:
         if stats.prefill_path:
             told.append((Kind.PROMPT, f"prefill: {stats.prefill_path}"))
         tpot, hit = figures.milliseconds(stats.tpot_ms), figures.percent(stats.counters.hit_rate)
-        told.append((Kind.ANSWER, f"{event.reason}: {stats.new_tok} tok, {tpot} a token, hit {hit}, {stats.label}"))
+        cost = f"{stats.new_tok} tok, {tpot}/tok, hit {hit}"
+        told.append((Kind.ANSWER, f"{ending(event.reason)}, {stats.label}: {cost}"))
         if event.failure is not None:
             told.append((Kind.ERROR, event.failure.title))
         return told

@@ -37,7 +37,7 @@ def _state(*layers: Counters, phase: str = "decode") -> Snapshot:
         (ModeChanged("exact", None, None), ["EXACT"]),
         (DomainSet("maths", 62, 0.9), ["maths: 62 experts warmed"]),
         (DomainSet("maths", None, None), ["maths: no profile"]),
-        (PrefillProgress(1, 0, 38, 12), ["prompt of 38 tok, 12 kept from before"]),
+        (PrefillProgress(1, 0, 38, 12), ["prompt of 38 tok, 12 reused"]),
         (Failed(None, "The engine stopped", "It was killed.", "", is_fatal=True), ["The engine stopped"]),
         (TextDelta(1, "hello", 1), []),
     ],
@@ -51,13 +51,13 @@ def test_events_in_words(event: Event, texts: list[str]) -> None:
 def test_an_answers_end_tells_how_prefill_ran_and_what_the_answer_cost() -> None:
     log = EventLog()
     log.note([TurnEnded(1, "stop", stats(40), "text")])
-    assert _texts(log) == ["prefill: one expert at a time", "stop: 40 tok, 48 ms a token, hit 91 %, exact"]
+    assert _texts(log) == ["prefill: one expert at a time", "complete, exact: 40 tok, 48 ms/tok, hit 91 %"]
 
 
 def test_a_prompt_is_told_once_and_says_what_was_left_out() -> None:
     log = EventLog()
     log.note([PrefillProgress(1, done, 38, 0, left_out_messages=4) for done in (0, 20, 38)])
-    assert _texts(log) == ["prompt of 38 tok, 0 kept from before", "left out the 4 oldest messages"]
+    assert _texts(log) == ["prompt of 38 tok, 0 reused", "left out the 4 oldest messages"]
 
 
 def test_late_experts_in_a_row_are_one_line_that_counts_on() -> None:
@@ -77,14 +77,14 @@ def test_a_burst_of_evictions_is_told_and_single_ones_are_not() -> None:
     assert _texts(log) == []
     for evictions in (6, 7, 11):
         log.see(_state(Counters(routed=24, evictions=evictions), phase="prefill"))
-    assert _texts(log) == ["evicted 11, up to 6 of 8 at once"]
+    assert _texts(log) == ["evicted 11, 6 in a burst, 8 held"]
 
 
 def test_late_experts_and_evictions_in_turn_are_two_lines() -> None:
     log = EventLog()
     for step in range(6):
         log.see(_state(Counters(routed=40 * step, late=step // 2, evictions=5 * ((step + 1) // 2))))
-    assert sorted(_texts(log)) == ["evicted 15, up to 5 of 8 at once", "late 2 of 120, most in L0"]
+    assert sorted(_texts(log)) == ["evicted 15, 5 in a burst, 8 held", "late 2 of 120, most in L0"]
 
 
 def test_counters_that_went_back_are_another_engines() -> None:
