@@ -5,6 +5,7 @@ A quarter of the experts is resident. Where a link is emulated (see `links`), th
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
@@ -40,6 +41,7 @@ from offload.slot_planning.curve import mean_curves
 from offload.slot_planning.nonuniform import plan_nonuniform
 
 _RESIDENCY = 0.25
+_BISECTIONS = 16
 
 
 def bench_policies(
@@ -142,13 +144,16 @@ class _Bench:
         """Bytes per second of a link by name; None: the machine's own."""
         if link != RATIO_OF_PAPER:
             return fixed_rate(link, self._engine, layer_s)
-        self._on_progress("calibrating link B", 0, 2)
-        rate = expert_bytes(self._engine) / layer_s
-        for trial in range(2):
-            run = self._run(BASELINE, rate, tasks[trial % len(tasks)])
-            excess = statistics.median(run.tpot_ms) / floor_ms - 1
-            rate = min(max(rate * max(excess, 0.05) / (PAPER_RATIO - 1), rate / 8), rate * 8)
-        return rate
+        self._on_progress("calibrating link B", 0, 1)
+        times = StepTimes(layer_s, self._expert_s(), floor_ms / 1000)
+        runs = [self._run(BASELINE, None, task) for task in tasks]
+        slowest, fastest = (expert_bytes(self._engine) / layer_s * factor for factor in (1 / 64, 64))
+        for _ in range(_BISECTIONS):  # in the model: a noisy machine would be calibrated to its noise
+            middle = math.sqrt(slowest * fastest)
+            tpot_s = self._modelled_s(BASELINE, tasks, runs, middle, times)
+            assert tpot_s is not None, "load-on-demand is exact"
+            slowest, fastest = (middle, fastest) if tpot_s > PAPER_RATIO * times.token_s else (slowest, middle)
+        return middle
 
     # -- variants -----------------------------------------------------------------------------------------------------
 
