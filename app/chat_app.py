@@ -6,10 +6,9 @@ import asyncio
 import gc
 import os
 import signal
-import time
 from dataclasses import replace
 from pathlib import PurePath
-from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
 from textual.binding import BindingType
@@ -20,6 +19,7 @@ from app.configured_app import ConfiguredApp
 from app.crash_log import log_crash
 from app.domains import Domain, all_domains, domain_called
 from app.engine_bridge import EngineBridge
+from app.engine_watch import EngineWatch
 from app.key_map import bindings_of
 from app.recorder import Recorder
 from app.sanitise import visible
@@ -27,7 +27,6 @@ from app.screens.domain_menu import DomainMenu
 from app.setting import Value
 from app.settings import Settings
 from engine.errors import MoeChatError
-from engine.events import Event, Snapshot
 
 if TYPE_CHECKING:
     from app.screens.chat import ChatScreen
@@ -37,22 +36,6 @@ _FIRST_FRAME_S = 0.05
 
 _BEAT_S = 0.125
 """Text is flushed at most this often."""
-
-_IDLE_SNAPSHOT_S = 1.0
-"""How often the panels look while nothing happens or nobody looks."""
-
-_QUIET_PHASES = ("idle",)
-
-
-@runtime_checkable
-class EngineWatcher(Protocol):
-    """A screen that shows what the engine does."""
-
-    async def engine_events(self, happened: list[Event]) -> None:
-        """What happened since the last beat; may be nothing."""
-
-    def engine_snapshot(self, snapshot: Snapshot) -> None:
-        """The engine's state, when it is worth showing."""
 
 
 class ChatApp(ConfiguredApp):
@@ -83,8 +66,7 @@ class ChatApp(ConfiguredApp):
         self._chat: ChatScreen | None = None
         self._is_welcoming = False
         """The next domain that is chosen is the one the menu will propose."""
-        self._snapshot_at = 0.0
-        self._shown_sequence = -1
+        self._watch = EngineWatch(self, bridge)
 
     def on_mount(self) -> None:
         loop = asyncio.get_running_loop()
@@ -130,25 +112,13 @@ class ChatApp(ConfiguredApp):
         self._recorder.close()
 
     async def _beat(self) -> None:
-        """Drain the engine's events, and look at its state as often as it is worth it."""
+        """Drain the engine's events, and show what there is to show."""
         if not self.is_running:
             return
         happened = self._bridge.poll()
         for text, is_error in self._bridge.profiles.take_news():
             self.notify(visible(text), severity="error" if is_error else "information", timeout=8, markup=False)
-        snapshot, now = self._bridge.snapshot, time.monotonic()
-        is_quiet = snapshot is None or snapshot.phase in _QUIET_PHASES or not self.app_focus
-        is_due = now - self._snapshot_at >= (_IDLE_SNAPSHOT_S if is_quiet and not happened else self._panel_s)
-        for screen in self.screen_stack:
-            if not isinstance(screen, EngineWatcher) or not screen.is_mounted:
-                continue
-            await screen.engine_events(happened)
-            if not self.is_running:  # the app is being left
-                return
-            if snapshot is not None and is_due and snapshot.sequence != self._shown_sequence:
-                screen.engine_snapshot(snapshot)
-        if snapshot is not None and is_due:
-            self._snapshot_at, self._shown_sequence = now, snapshot.sequence
+        await self._watch.tell(happened, self._panel_s)
 
     async def _chosen(self, domain: Domain | None) -> None:
         """A domain was chosen in the menu."""
@@ -244,10 +214,8 @@ class ChatApp(ConfiguredApp):
     def action_suspend_process(self) -> None:
         """To the shell, with the rest of the job, such as the `make` that started the app and would wait for it."""
         if not self.is_headless:
-            own = signal.signal(signal.SIGTSTP, signal.SIG_IGN)
-            os.kill(0, signal.SIGTSTP)
-            signal.signal(signal.SIGTSTP, own)
-        super().action_suspend_process()
+            with self.suspend():
+                os.kill(0, signal.SIGSTOP)
 
     def action_help(self) -> None:
         """Keys and words."""

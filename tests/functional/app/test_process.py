@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -51,15 +52,15 @@ def environment(home: Path) -> dict[str, str]:
 
 @pytest.fixture
 def open_app(tiny: Path, environment: dict[str, str]) -> Iterator[Open]:
-    """Opens the app on the tiny model; with `shell`, as a job of an interactive shell."""
+    """Opens the app on the tiny model; with `shell`, as a job of an interactive shell, `started_by` another program."""
     opened: list[Terminal] = []
 
-    def run(*, shell: bool = False) -> Terminal:
+    def run(*, shell: bool = False, started_by: str = "") -> Terminal:
         command = [sys.executable, "-m", "app.cli", "--model", str(tiny), "--residency", "50%", "--threads", "1"]
         command += ["--link", SLOW_LINK]
         opened.append(Terminal(["bash", "--norc", "-i"] if shell else command, environment))
         if shell:
-            opened[-1].send(" ".join(command) + "\n")
+            opened[-1].send(f"{started_by} {shlex.quote(' '.join(command)) if started_by else ' '.join(command)}\n")
         return opened[-1]
 
     yield run
@@ -164,8 +165,9 @@ def test_a_killed_app_takes_its_engine_along_and_keeps_the_chat(open_app: Open, 
     store.close()
 
 
-def test_suspended_and_resumed(open_app: Open) -> None:
-    shell = open_app(shell=True)
+@pytest.mark.parametrize("started_by", ["", "sh -c 'eval \"$0\"; exit $?'"])
+def test_suspended_and_resumed(open_app: Open, started_by: str) -> None:
+    shell = open_app(shell=True, started_by=started_by)
     shell.see("is ready")
     shell.send("1")
     shell.see("Type a message")
