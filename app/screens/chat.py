@@ -141,6 +141,7 @@ class ChatScreen(ChatCommands, ChatFind, PanelledScreen):
     async def begin_chat(self, domain: Domain) -> None:
         """Leave this chat and begin one in `domain`."""
         await self.flow.begin_chat(domain)
+        self.end_finding()
         self._show_title()
         self.query_one(Prompt).focus()
 
@@ -157,6 +158,7 @@ class ChatScreen(ChatCommands, ChatFind, PanelledScreen):
             return False
         if self.flow.domain.name != before:
             self._bridge.profiles.choose(self.flow.domain.name)
+        self.end_finding()
         self._show_title()
         self.query_one(Prompt).focus()
         return True

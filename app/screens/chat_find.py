@@ -37,9 +37,14 @@ class ChatFind(ChatActions):
             await self._show_match()
 
     def on_find_bar_closed(self) -> None:
+        self.end_finding()
+        self.query_one(Prompt).focus()
+
+    def end_finding(self) -> None:
+        """Nothing is marked any more, and the bar is gone."""
+        self.query_one(FindBar).display = False
         self._matches = ()
         self.transcript.mark(None)
-        self.query_one(Prompt).focus()
 
     async def show_found(self, position: int, found: Sequence[str]) -> None:
         """Bring on screen the turn at a position, the texts `found` in it marked; the find bar steps to others."""

@@ -116,8 +116,8 @@ async def test_what_was_found_among_the_chats_is_opened_where_it_is(stage: Stage
     assert stage.app.focused is stage.chat.query_one(Prompt)
     await stage.pilot.press("ctrl+f", "up")
     await stage.see("Answer 36.")
-    await stage.pilot.press("escape")
-    assert not stage.chat.query_one(FindBar).display
+    await stage.pilot.press("ctrl+n")
+    await stage.until(lambda: not stage.chat.query_one(FindBar).display)
 
 
 async def test_a_chat_opened_from_the_first_menu_is_the_only_one(stage: Stage) -> None:
