@@ -61,7 +61,8 @@ class ModelExamination:
 
     def _checkpoint(self, folder: Path) -> Check:
         files, tensors = checkpoint_files(folder), read_index(folder)
-        return Check("checkpoint", OK, f"{len(tensors)} tensors in {len(files)} files; headers and lengths agree")
+        files_text = "one file" if len(files) == 1 else f"{len(files)} files"
+        return Check("checkpoint", OK, f"{len(tensors)} tensors in {files_text}; headers and lengths agree")
 
     def _template(self, folder: Path) -> Check:
         tokenizer = load_tokenizer(folder)

@@ -11,7 +11,7 @@ from app.widgets.charts import Part, divided_bar, key_of
 from app.widgets.panel import Panel, heading, pairs, table, wrapped
 from engine.events import MemoryUse, Snapshot
 
-_COLOURS = ("$memory-one", "$memory-two", "$memory-three", "$memory-four", "$memory-five")
+_COLOURS = ("$memory-one", "$memory-two", "$memory-three", "$memory-four", "$memory-five", "$memory-six")
 _PATTERNS = "█▓▒░▚▞"
 _MAX_LEGEND_LINES = 3
 _UNIT_BYTES = {"MiB": 2**20, "GiB": 2**30}
