@@ -46,7 +46,7 @@ class Prompt(TextArea):
             compact=True,
             highlight_cursor_line=False,
         )
-        self.placeholder = "Type a message"
+        self.placeholder = "Type a message  ·  / for commands"
         self.is_steering = False
         """A list of commands is open: it takes the keys that move in it."""
         self._history = history or PromptHistory()
