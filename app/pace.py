@@ -6,7 +6,7 @@ import time
 from collections import deque
 
 _WINDOW_S = 10.0
-GAP_S = 5.0
+_GAP_S = 5.0
 """Between two reports of work that goes on nothing lasts so long: the machine slept, or the app was stopped."""
 _ENOUGH_S = 0.5
 
@@ -21,7 +21,7 @@ class Pace:
     def note(self, done: float, total: float, now: float | None = None) -> None:
         """`done` of `total` is done. A smaller number than before begins anew."""
         now = time.monotonic() if now is None else now
-        if self._reports and (done < self._reports[-1][1] or now - self._reports[-1][0] > GAP_S):
+        if self._reports and (done < self._reports[-1][1] or now - self._reports[-1][0] > _GAP_S):
             self._reports.clear()
         self._total = total
         self._reports.append((now, done))

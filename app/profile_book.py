@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from app import profile_words
-from app.pace import GAP_S
 from engine.api import BuildProfile, Cancel, Command, DeleteProfile, SetDomain
 from engine.events import DomainSet, EngineReady, Event, Failed, Profiles, ProfileState, TaskEnded, TaskProgress
 
@@ -33,14 +32,10 @@ class ProfileTask:
     """By the pace so far."""
     is_cancelling: bool = False
     _begun_at: float = field(default_factory=time.monotonic)
-    _noted_at: float = field(default_factory=time.monotonic)
 
     def note(self, progress: TaskProgress) -> None:
         """The engine said how far it is."""
         now = time.monotonic()
-        if now - self._noted_at > GAP_S:  # the machine slept: that time does not count
-            self._begun_at += now - self._noted_at
-        self._noted_at = now
         if self.progress is None or progress.stage != self.progress.stage:
             self._begun_at, self.left_s = now, None
         elif progress.done != self.progress.done and progress.done > 0:
