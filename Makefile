@@ -1,5 +1,6 @@
 # make chat      install, build the demo model once, and chat
 # make test      install and run the tests (ten minutes at most); make test-all: the long ones too
+# make screens   write anew what the tests of the screens' looks compare with
 # make check     formatting, lint, types, import contracts
 # make bench     the residency policies against each other, and what the engine costs against plain transformers
 # ARGS="..."     goes to the program: make chat ARGS="--residency 25%"
@@ -10,10 +11,10 @@ BIN := $(VENV)/bin
 TORCH := torch==2.13.0
 
 .DEFAULT_GOAL := chat
-.PHONY: chat test test-all check bench clean
+.PHONY: chat test test-all screens check bench clean
 
 chat: $(VENV)/.installed
-	@$(BIN)/python -m engine.demo_model
+	@$(BIN)/python -m engine.demo.model
 	@exec $(BIN)/moe-chat $(ARGS)
 
 test: $(VENV)/.installed-test
@@ -21,6 +22,9 @@ test: $(VENV)/.installed-test
 
 test-all: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -m "" $(ARGS)
+
+screens: $(VENV)/.installed-test
+	UPDATE_SCREENS=1 $(BIN)/python -m pytest -q tests/snapshots
 
 check: $(VENV)/.installed-test
 	$(BIN)/ruff format --check .
