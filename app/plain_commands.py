@@ -181,6 +181,8 @@ class PlainChat:
             top_k = self._answers.ready.top_k
             self._stats = answer_record.stats_lines(ended.stats, ended.reason, top_k)
             self._screen.note(answer_record.summary(ended.stats, ended.reason, top_k))
+            if exchange.is_on_approximate_context:
+                self._screen.note("Under EXACT, /again answers again and computes what came before exactly.")
 
     def _last(self) -> Exchange:
         if not self._conversation.exchanges:

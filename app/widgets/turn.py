@@ -103,6 +103,10 @@ class QuestionTurn(TextLines, TurnWidget, can_focus=True):
     def parts(self) -> dict[str, TextLines]:
         return {QUESTION: self}
 
+    def open_part(self, part: str) -> None:
+        if self.is_long and not self._is_open:
+            self.toggle_fold()
+
     @property
     def is_long(self) -> bool:
         """It is folded unless asked for."""

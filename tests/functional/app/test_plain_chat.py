@@ -13,7 +13,7 @@ from app import cli, headless
 from app.chat_store import ChatStore
 from app.paths import AppPaths
 from engine.api import Command, SetDomain, SetMode, Submit
-from engine.events import LENGTH, Failed, TextDelta
+from engine.events import LABEL_APPROX_CONTEXT, LABEL_EXACT, LENGTH, Failed, TextDelta
 from tests.functional.app.fake_engine import READY, FakeEngine
 from tests.functional.app.played_engine import Play, PlayedEngine, say_paris
 
@@ -83,6 +83,17 @@ def test_a_chat_is_opened_and_goes_on(chat: Chat, capsys: pytest.CaptureFixture[
     engine, _ = chat("/open last", "and its river?")
     assert "# capital?" in capsys.readouterr().out
     assert _texts(engine) == [["capital?", "It is Paris.", "and its river?"]]
+
+
+def test_again_computes_an_approximate_context_anew(chat: Chat, capsys: pytest.CaptureFixture[str]) -> None:
+    def script(engine: FakeEngine, command: Command) -> None:
+        if isinstance(command, Submit):
+            label = LABEL_EXACT if command.recomputes else LABEL_APPROX_CONTEXT
+            engine.end_answer(command.request_id, "Paris.", 1, label=label)
+
+    engine, _ = chat("capital?", "/again", "/again", script=script)
+    assert [submit.recomputes for submit in engine.submitted()] == [False, True, False]
+    assert capsys.readouterr().err.count("Under EXACT, /again") == 2
 
 
 def test_again_keeps_the_earlier_answer_in_another_version(chat: Chat) -> None:

@@ -103,6 +103,15 @@ async def test_what_was_thought_is_found_while_it_is_shown(stage: Stage) -> None
     await stage.see("nothing found")
 
 
+async def test_what_was_found_in_a_folded_question_opens_it(stage: Stage) -> None:
+    await stage.open_chat()
+    await talk(stage, ("\n".join(f"line {number}" for number in range(60)), "No match."))
+    await stage.see("enter shows them")
+    await stage.pilot.press("ctrl+f", *"line", "space", *"47")
+    await stage.see("1 of 1")
+    await stage.see("line 47")
+
+
 async def test_what_was_found_among_the_chats_is_opened_where_it_is(stage: Stage) -> None:
     keep_chat(stage, 100, "Some words.")
     await stage.pilot.press("ctrl+r")
