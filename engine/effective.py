@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from engine.config import DEMO_MODEL, format_bytes
-from engine.demo_model import DEMO_LIMIT
+from engine.demo.model import DEMO_LIMIT
 from engine.events import EngineReady
 from engine.offloaded_model import OffloadedModel
 from engine.planning import slots_in_words

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from engine.config import DEMO_MODEL
 from engine.config_summary import ConfigNotRead, has_config, summarise_config
-from engine.demo_location import built_demo
+from engine.demo.location import built_demo
 from engine.errors import MoeChatError
 from engine.shards import Shards, list_shards, read_raw_header
 

@@ -8,9 +8,9 @@ import re
 from pathlib import Path
 
 from engine.config import DEMO_MODEL
-from engine.demo_model import never
-from engine.demo_process import ensure_demo_apart
-from engine.demo_wheel import IsCancelled, Progress
+from engine.demo.model import never
+from engine.demo.process import ensure_demo_apart
+from engine.demo.wheel import IsCancelled, Progress
 from engine.errors import CheckpointError, ModelNotFoundError, UnsupportedModelError
 from engine.hub_download import download_model
 from engine.shards import list_shards

@@ -14,16 +14,16 @@ from engine.decode import Decoder
 from engine.events import LoadProgress
 from engine.expert_forward import ProbedLayer
 from engine.expert_plant import ExpertPlant
-from engine.fingerprint import fingerprint
 from engine.kv_cache import KvCache
 from engine.lookahead import FeedProbe, Lookahead, find_router
 from engine.model_loading import ModelPlan, load_model
 from engine.planning import budget_for
 from engine.router_tap import RouterTap
+from engine.routing.fingerprint import fingerprint
+from engine.routing.tuned_eviction import tuned_eviction
 from engine.sampling import Sampler
 from engine.step_state import StepState
 from engine.threads import choose_threads
-from engine.tuned_eviction import tuned_eviction
 from offload.budget import BudgetPlan
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from engine import machine
 from engine.config import AUTO, FULL_LAYER, NONUNIFORM, EngineConfig, format_bytes
-from engine.fingerprint import fingerprint
 from engine.model_loading import LoadStopped, ModelPlan, load_model
-from engine.profile_store import ProfileStore
+from engine.routing.fingerprint import fingerprint
+from engine.routing.profile_store import ProfileStore
 from engine.task_outcome import TaskOutcome
 from offload.budget import BudgetPlan, BudgetRequest, plan_budget
 from offload.errors import BudgetError

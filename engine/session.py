@@ -10,10 +10,10 @@ from time import monotonic, perf_counter
 import torch
 
 from engine.api import Submit
-from engine.chat_prompt import ChatPrompts
+from engine.chat.conversation import common_prefix, end_tokens
+from engine.chat.prompt import ChatPrompts
+from engine.chat.turn import Turn
 from engine.config import EngineConfig
-from engine.conversation import common_prefix, end_tokens
-from engine.domain_profiles import DomainProfiles
 from engine.effective import describe_link, describe_ready
 from engine.events import (
     CANCELLED,
@@ -33,9 +33,9 @@ from engine.events import (
 from engine.failures import failure_of
 from engine.model_source import resolve_model
 from engine.offloaded_model import OffloadedModel
+from engine.routing.domain_profiles import DomainProfiles
 from engine.sampling import Sampler, with_model_defaults
 from engine.telemetry import Telemetry, TurnRecord
-from engine.turn import Turn
 from offload.errors import ProfileError, WaitCancelled
 
 _PROGRESS_PERIOD_S = 0.1

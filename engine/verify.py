@@ -17,8 +17,8 @@ from transformers.integrations.moe import grouped_mm_experts_forward
 
 from engine import machine
 from engine.api import Message
+from engine.chat.conversation import encode
 from engine.config import EXACT, format_bytes
-from engine.conversation import encode
 from engine.expert_forward import MoeLayer
 from engine.loading_hook import WithheldModule
 from engine.offloaded_model import OffloadedModel

@@ -154,7 +154,7 @@ class Worker:
     def _run_unloaded(self, command: _Unloaded, progress: OnTaskProgress) -> TaskOutcome:
         is_cancelled = self._inbox.is_cancelled
         if isinstance(command, Diagnose):
-            from engine.diagnosis import diagnose
+            from engine.diagnosis.diagnosis import diagnose
 
             return diagnose(command.config, progress, is_cancelled)
         from engine.model_source import resolve_model
@@ -164,7 +164,7 @@ class Worker:
 
         folder = resolve_model(command.config.model, load_progress, is_cancelled)
         if isinstance(command, ResetEviction):
-            from engine.eviction_tuning import reset_eviction
+            from engine.routing.eviction_tuning import reset_eviction
 
             return reset_eviction(folder)
         from engine.planning import plan_only
@@ -180,11 +180,11 @@ class Worker:
         if isinstance(command, Bench):
             return _run_bench(session.engine, command, progress, is_cancelled)
         if isinstance(command, RecordTrace):
-            from engine.trace_recording import record_trace
+            from engine.routing.trace_recording import record_trace
 
             return record_trace(session.engine, command, progress)
         if isinstance(command, TuneEviction):
-            from engine.eviction_tuning import tune_eviction
+            from engine.routing.eviction_tuning import tune_eviction
 
             return tune_eviction(session.engine, command, progress, is_cancelled)
         if isinstance(command, BuildProfile):

@@ -93,7 +93,7 @@ class TraceWriter:
             self._model,
             self._domain,
             self._geometry,
-            self._ids[steps].copy(),
+            _distinct(self._ids[steps]),
             self._predicted[steps].copy(),
             self._scores[steps].copy() if self.has_scores else None,
             self._is_prefill[steps].copy(),
@@ -107,3 +107,13 @@ class TraceWriter:
             new = np.empty((num_steps, *old.shape[1:]), old.dtype)
             new[: self._num_steps] = old[: self._num_steps]
             setattr(self, name, new)
+
+
+def _distinct(ids: np.ndarray) -> np.ndarray:
+    """A copy without an expert's second place in a row: some routers choose by token, and may name one twice."""
+    ids = ids.copy()
+    for place in range(1, ids.shape[-1]):
+        again = (ids[..., :place] == ids[..., place : place + 1]).any(axis=-1)
+        ids[..., place][again] = NO_EXPERT
+    order = np.argsort(ids == NO_EXPERT, axis=-1, kind="stable")
+    return np.take_along_axis(ids, order, axis=-1)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.offloaded_model import OffloadedModel
-from engine.profiling import record_routing
-from engine.prompt_sets import shipped_prompts
+from engine.routing.profiling import record_routing
+from engine.routing.prompt_sets import shipped_prompts
 from engine.task_outcome import OnTaskProgress
 from offload.profile import DomainProfile, build_profile
 

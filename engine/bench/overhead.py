@@ -18,8 +18,8 @@ from torch.nn import functional as F
 from transformers.integrations.moe import grouped_mm_experts_forward
 
 from engine.api import Message
+from engine.chat.conversation import encode
 from engine.config import SamplingConfig
-from engine.conversation import encode
 from engine.kv_cache import KvCache
 from engine.offloaded_model import OffloadedModel
 from engine.planning import require_free

@@ -12,11 +12,11 @@ from time import perf_counter
 import torch
 
 from engine.api import Message
+from engine.chat.conversation import encode
 from engine.config import EngineConfig, SamplingConfig
-from engine.conversation import encode
 from engine.errors import ConfigError
 from engine.offloaded_model import OffloadedModel
-from engine.prompt_sets import shipped_domains, shipped_prompts
+from engine.routing.prompt_sets import shipped_domains, shipped_prompts
 from engine.sampling import Sampler
 from offload.counters import Counters
 from offload.trace import RoutingTrace

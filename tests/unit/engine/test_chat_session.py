@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from engine.api import Message, Submit
+from engine.chat.thinking_marks import ThinkingFormat
 from engine.config import SamplingConfig
 from engine.errors import ConfigError, ContextFullError
 from engine.events import CANCELLED, STOP, PrefillProgress, TextDelta, TurnEnded
-from engine.thinking_marks import ThinkingFormat
 from tests.architectures.tiny import TOP_K
 from tests.unit.engine.conftest import TinyFolder
 from tests.unit.engine.tiny_bench import TinyBench, words

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from transformers import GenerationConfig
 
 from engine.api import Message
-from engine.conversation import check_fits, common_prefix, encode, end_tokens, fit, reserve_tok
+from engine.chat.conversation import check_fits, common_prefix, encode, end_tokens, fit, reserve_tok
+from engine.chat.thinking_switch import find_choices
 from engine.errors import ConfigError, ContextFullError, UnsupportedModelError
-from engine.thinking_switch import find_choices
 from tests.unit.engine.byte_tokenizer import HARMONY, HARMONY_MARKS, OPENED, QWEN, with_template
 
 # -- messages

@@ -20,9 +20,12 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from engine import demo_checkpoint, demo_location, demo_model, demo_wheel
-from engine.demo_location import is_built
-from engine.demo_model import ensure_demo, never
+from engine.demo import checkpoint as demo_checkpoint
+from engine.demo import location as demo_location
+from engine.demo import model as demo_model
+from engine.demo import wheel as demo_wheel
+from engine.demo.location import is_built
+from engine.demo.model import ensure_demo, never
 from engine.errors import DemoBuildError
 from engine.events import LoadProgress
 from offload.errors import WaitCancelled
@@ -208,7 +211,7 @@ def test_a_python_without_pip_is_told_how_to_get_it(tmp_path: Path, monkeypatch:
 def test_the_command_line_says_what_failed_without_a_traceback(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     environment = {"MOE_CHAT_CACHE": str(tmp_path / "file"), "PATH": ""}
-    command = [sys.executable, "-P", "-m", "engine.demo_model"]
+    command = [sys.executable, "-P", "-m", "engine.demo.model"]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert ended.returncode == 1
     assert "could not be built" in ended.stderr

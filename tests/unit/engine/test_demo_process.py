@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from engine import demo_process
-from engine.demo_process import ensure_demo_apart
+from engine.demo import process as demo_process
+from engine.demo.process import ensure_demo_apart
 from engine.errors import DemoBuildError
 from engine.events import LoadProgress
 from offload.errors import WaitCancelled

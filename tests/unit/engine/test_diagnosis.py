@@ -11,13 +11,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine import diagnosis_machine, machine
+from engine import machine
 from engine.checkpoint_index import TensorEntry
 from engine.config import EngineConfig
-from engine.diagnosis import FAIL, OK, WARN, Check, diagnose
-from engine.diagnosis_machine import MachineExamination
-from engine.diagnosis_model import ModelExamination
-from engine.link_trial import expert_spans, try_link
+from engine.diagnosis import machine as diagnosis_machine
+from engine.diagnosis.check import FAIL, OK, WARN, Check
+from engine.diagnosis.diagnosis import diagnose
+from engine.diagnosis.link_trial import expert_spans, try_link
+from engine.diagnosis.machine import MachineExamination
+from engine.diagnosis.model import ModelExamination
 from offload.errors import WaitCancelled
 from tests.architectures.tiny import save_checkpoint
 from tests.unit.engine.conftest import TinyFolder

@@ -11,10 +11,10 @@ import pytest
 from engine.api import RecordTrace, TuneEviction
 from engine.effective import effective, notices
 from engine.errors import ConfigError
-from engine.eviction_tuning import reset_eviction, tune_eviction
 from engine.offloaded_model import OffloadedModel
-from engine.profile_store import ProfileStore
-from engine.trace_recording import record_trace
+from engine.routing.eviction_tuning import reset_eviction, tune_eviction
+from engine.routing.profile_store import ProfileStore
+from engine.routing.trace_recording import record_trace
 from offload.errors import TraceError, WaitCancelled
 from offload.eviction.held_out import CheckedTuning, PolicyLoads, tune_and_check
 from offload.eviction.history import HistoryWeights
@@ -98,7 +98,7 @@ def tune(engine: OffloadedModel, trace_path: Path, monkeypatch: pytest.MonkeyPat
 
     def run(held_out_loads: int, is_kept: bool) -> Any:
         monkeypatch.setattr(
-            "engine.eviction_tuning.tune_and_check", lambda *args, **options: checked(BEST, held_out_loads)
+            "engine.routing.eviction_tuning.tune_and_check", lambda *args, **options: checked(BEST, held_out_loads)
         )
         return tune_eviction(engine, TuneEviction(1, (str(trace_path),), is_kept=is_kept), ignore, never)
 
@@ -165,8 +165,10 @@ def test_without_traces_every_domains_prompts_are_recorded(
     engine: OffloadedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = []
-    monkeypatch.setattr("engine.eviction_tuning.shipped_domains", lambda: ("maths", "words"))
-    monkeypatch.setattr("engine.eviction_tuning.shipped_prompts", lambda domain: ["w3 w4 w5", "w6 w7", "w8 w9", "w3"])
+    monkeypatch.setattr("engine.routing.eviction_tuning.shipped_domains", lambda: ("maths", "words"))
+    monkeypatch.setattr(
+        "engine.routing.eviction_tuning.shipped_prompts", lambda domain: ["w3 w4 w5", "w6 w7", "w8 w9", "w3"]
+    )
     command = TuneEviction(1, num_prompts=3, num_new_tok=6)
     outcome = tune_eviction(engine, command, lambda *progress: told.append(progress), never)
     assert {stage for stage, _, _ in told} >= {"recording maths", "recording words", "searching weights"}

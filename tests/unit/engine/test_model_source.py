@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from engine import hub_download, model_source
-from engine.demo_model import never
+from engine.demo.model import never
 from engine.errors import CheckpointError, DownloadError, ModelNotFoundError, MoeChatError, UnsupportedModelError
 from engine.events import LoadProgress
 from engine.model_source import resolve_model

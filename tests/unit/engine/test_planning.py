@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from engine.config import EngineConfig
-from engine.fingerprint import fingerprint
 from engine.planning import plan_only
-from engine.profile_store import ProfileStore
+from engine.routing.fingerprint import fingerprint
+from engine.routing.profile_store import ProfileStore
 from offload.errors import BudgetError
 from offload.profile import build_profile
 from offload.trace_writer import TraceWriter

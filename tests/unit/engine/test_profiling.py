@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from engine.profiling import record_routing
+from engine.routing.profiling import record_routing
 from tests.architectures.test_matrix import CHUNK_TOK, open_model
 from tests.architectures.tiny import save_checkpoint
 

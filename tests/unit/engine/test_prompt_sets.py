@@ -10,7 +10,7 @@ import pytest
 
 from app.domains import all_domains
 from engine.errors import ConfigError
-from engine.prompt_sets import SHAPES, read_prompts, shipped_domains, shipped_prompts
+from engine.routing.prompt_sets import SHAPES, read_prompts, shipped_domains, shipped_prompts
 
 DOMAINS = [domain.name for domain in all_domains()]
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import ByT5Tokenizer
 
-from engine.text_stream import TextStream
-from engine.thinking_marks import ANSWER, START, THINKING, Section, find_format
+from engine.chat.text_stream import TextStream
+from engine.chat.thinking_marks import ANSWER, START, THINKING, Section, find_format
 from tests.unit.engine.byte_tokenizer import (
     HARMONY,
     HARMONY_MARKS,

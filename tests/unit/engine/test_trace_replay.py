@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from engine.errors import ConfigError, UnusableFileError
-from engine.profile_store import ProfileStore
-from engine.trace_replay import ReplayRequest, replay_trace
+from engine.routing.profile_store import ProfileStore
+from engine.routing.trace_replay import ReplayRequest, replay_trace
 from offload.eviction import make_eviction
 from offload.eviction.history import HistoryWeights
 from offload.eviction.tuned_weights import Evidence, TunedWeights
@@ -143,6 +143,6 @@ def test_contradictory_requests(options: dict[str, object], words: str) -> None:
 
 
 def test_no_torch_is_loaded() -> None:
-    code = "import sys, engine.trace_replay; sys.exit(bool({'torch', 'transformers'} & set(sys.modules)))"
+    code = "import sys, engine.routing.trace_replay; sys.exit(bool({'torch', 'transformers'} & set(sys.modules)))"
     root = Path(__file__).parents[3]
     assert subprocess.run([sys.executable, "-P", "-c", code], cwd=root, env={"PYTHONPATH": str(root)}).returncode == 0

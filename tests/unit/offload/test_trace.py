@@ -105,15 +105,6 @@ def test_an_expert_the_model_does_not_have_is_refused():
         writer.trace()
 
 
-def test_the_same_expert_twice_is_refused():
-    writer = TraceWriter("m", "", GEOMETRY)
-    writer.begin()
-    writer.record(0, [1])
-    writer.record(1, [2, 0, 2])
-    with pytest.raises(TraceError, match="twice"):
-        writer.trace()
-
-
 def test_a_mask_of_the_lowest_float_is_minus_infinity():
     writer = TraceWriter("m", "", GEOMETRY)
     writer.begin()
@@ -213,3 +204,13 @@ def test_one_token_may_come_with_its_first_dimension():
     assert trace.experts_by_step(0) == [[2, 1]]
     assert trace.experts_by_step(1) == [[5, 0, 1]]
     assert trace.predicted_by_step(0) == [[3, 0]]
+
+
+def test_an_expert_named_twice_for_a_token_is_recorded_once():
+    writer = TraceWriter("m", "d", Geometry((LayerGeometry(0, 8, 3, 64),)))
+    writer.begin_prompt()
+    writer.begin(2, is_prefill=True)
+    writer.record(0, np.array([[5, 5, 1], [2, 3, 4]]))
+    writer.begin()
+    writer.record(0, [6, 2, 6])
+    assert writer.trace().experts_by_step(0) == [[5, 1], [2, 3, 4], [6, 2]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from engine.profile_store import ProfileStore
+from engine.routing.profile_store import ProfileStore
 from offload.errors import WeightsError
 from offload.eviction.history import HistoryWeights
 from offload.eviction.tuned_weights import TunedWeights

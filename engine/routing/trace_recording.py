@@ -9,8 +9,8 @@ from engine.api import RecordTrace
 from engine.config import format_bytes
 from engine.errors import ConfigError
 from engine.offloaded_model import OffloadedModel
-from engine.profiling import record_routing
-from engine.prompt_sets import read_prompts, shipped_prompts
+from engine.routing.profiling import record_routing
+from engine.routing.prompt_sets import read_prompts, shipped_prompts
 from engine.task_outcome import OnTaskProgress, TaskOutcome
 from offload.errors import TraceError
 from offload.trace import RoutingTrace, load_trace

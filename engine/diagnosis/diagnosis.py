@@ -4,28 +4,16 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Protocol
 
 from engine.config import EngineConfig
+from engine.diagnosis.check import FAIL, Check
+from engine.diagnosis.machine import MachineExamination
+from engine.diagnosis.model import ModelExamination
 from engine.errors import MoeChatError
 from engine.task_outcome import OnTaskProgress, TaskOutcome
 from offload.errors import OffloadError, WaitCancelled
-
-OK, WARN, FAIL = "ok", "warn", "fail"
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One finding."""
-
-    name: str
-    verdict: str
-    """ok, warn: it works, and could be better; fail: it does not work."""
-    found: str
-    advice: str = ""
-    """What to do; empty: nothing."""
-
 
 class Examination(Protocol):
     """Checks that go together."""
@@ -37,9 +25,6 @@ class Examination(Protocol):
 
 def diagnose(config: EngineConfig, on_progress: OnTaskProgress, is_cancelled: Callable[[], bool]) -> TaskOutcome:
     """All checks. A check that raises has failed; the others go on. Raises WaitCancelled."""
-    from engine.diagnosis_machine import MachineExamination
-    from engine.diagnosis_model import ModelExamination
-
     examinations: tuple[Examination, ...] = (MachineExamination(config), ModelExamination(config, is_cancelled))
     steps = [step for examination in examinations for step in examination.steps()]
     checks = []

@@ -7,7 +7,7 @@ from typing import Any
 
 from tokenizers.decoders import DecodeStream
 
-from engine.thinking_marks import START, Section, ThinkingFormat, held_back
+from engine.chat.thinking_marks import START, Section, ThinkingFormat, held_back
 
 _CONTEXT_TOK = 32
 """Tokens before a continued answer that the decoding of its first characters may depend on."""

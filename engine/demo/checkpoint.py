@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.demo_location import WEIGHTS_BYTES
-from engine.demo_wheel import IsCancelled, Progress, sha256, stop_if
+from engine.demo.location import WEIGHTS_BYTES
+from engine.demo.wheel import IsCancelled, Progress, sha256, stop_if
 from engine.errors import DemoBuildError
 from engine.events import LoadProgress
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.errors import ConfigError, UnusableFileError
-from engine.profile_store import ProfileStore
+from engine.routing.profile_store import ProfileStore
 from engine.task_outcome import OnTaskProgress, TaskOutcome
 from offload.counters import Counters, ratio
 from offload.errors import OffloadError, TraceError, WeightsError

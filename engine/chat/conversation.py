@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from transformers import GenerationConfig
 
 from engine.api import Message
+from engine.chat.thinking_marks import HARMONY, find_format
 from engine.errors import ConfigError, ContextFullError, UnsupportedModelError
-from engine.thinking_marks import HARMONY, find_format
 
 _PLAIN_TEMPLATE: Mapping[str, object] = {}
 _PROBE = "PROBE"

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from engine.api import Message
+from engine.chat.conversation import encode, end_tokens
 from engine.config import EXACT, SamplingConfig
-from engine.conversation import encode, end_tokens
 from engine.offloaded_model import OffloadedModel
 from engine.sampling import Sampler, with_model_defaults
 from engine.task_outcome import OnTaskProgress

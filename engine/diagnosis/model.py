@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
+from engine.chat.thinking_switch import find_choices
 from engine.checkpoint_index import checkpoint_files, read_index
 from engine.config import DEMO_MODEL, EngineConfig, format_bytes
-from engine.demo_location import built_demo
-from engine.demo_model import NEEDED_BYTES
-from engine.diagnosis import FAIL, OK, WARN, Check
-from engine.link_trial import try_link
+from engine.demo.location import built_demo
+from engine.demo.model import NEEDED_BYTES
+from engine.diagnosis.check import FAIL, OK, WARN, Check
+from engine.diagnosis.link_trial import try_link
 from engine.model_catalogue import describe_folder
 from engine.model_loading import load_tokenizer
 from engine.model_source import local_folder
 from engine.planning import plan_only, slots_in_words
-from engine.thinking_switch import find_choices
 
 _SLOW_BYTES_PER_S = 200e6
 

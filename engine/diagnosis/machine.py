@@ -12,8 +12,8 @@ from packaging.requirements import Requirement
 
 from engine import machine
 from engine.config import EngineConfig, format_bytes
-from engine.demo_location import cache_root
-from engine.diagnosis import FAIL, OK, WARN, Check
+from engine.demo.location import cache_root
+from engine.diagnosis.check import FAIL, OK, WARN, Check
 from engine.model_catalogue import hub_cache
 
 _PACKAGE = "moe-chat"

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from engine.api import TuneEviction
 from engine.errors import ConfigError
-from engine.fingerprint import fingerprint
 from engine.offloaded_model import OffloadedModel
 from engine.planning import slots_in_words
-from engine.profile_store import ProfileStore
-from engine.profiling import record_routing
-from engine.prompt_sets import shipped_domains, shipped_prompts
+from engine.routing.fingerprint import fingerprint
+from engine.routing.profile_store import ProfileStore
+from engine.routing.profiling import record_routing
+from engine.routing.prompt_sets import shipped_domains, shipped_prompts
+from engine.routing.trace_recording import traces_of_model
 from engine.task_outcome import OnTaskProgress, TaskOutcome
-from engine.trace_recording import traces_of_model
 from offload.errors import WaitCancelled
 from offload.eviction.held_out import CheckedTuning, PolicyLoads, tune_and_check
 from offload.eviction.history import HistoryWeights

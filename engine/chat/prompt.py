@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from engine.api import Message, Submit
+from engine.chat.conversation import check_fits, encode, fit, reserve_tok
+from engine.chat.text_stream import TextStream
+from engine.chat.thinking_marks import ANSWER, MID_THINKING, START, find_format
+from engine.chat.thinking_switch import find_choices
 from engine.config import SamplingConfig
-from engine.conversation import check_fits, encode, fit, reserve_tok
 from engine.errors import ConfigError
-from engine.text_stream import TextStream
-from engine.thinking_marks import ANSWER, MID_THINKING, START, find_format
-from engine.thinking_switch import find_choices
 
 _PROMPT_END_TOK = 16
 """Tokens at a prompt's end in which the template may have opened the thinking."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from engine.api import Message, Submit
-from engine.chat_prompt import Prepared, Written
+from engine.chat.prompt import Prepared, Written
+from engine.chat.thinking_marks import Section
 from engine.config import SamplingConfig
 from engine.events import Event, PrefillProgress, TextDelta
 from engine.telemetry import TurnRecord
-from engine.thinking_marks import Section
 
 
 class Turn:

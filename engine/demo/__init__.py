@@ -1,0 +1,1 @@
+"""The demo model: a real one, carved into experts on this machine."""

@@ -1,0 +1,1 @@
+"""What the doctor finds out about machine, link and model."""

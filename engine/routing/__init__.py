@@ -1,0 +1,1 @@
+"""What routers do, recorded and put to use: traces, replays, domain profiles, tuned eviction."""
