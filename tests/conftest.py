@@ -21,6 +21,6 @@ os.environ["XDG_DATA_HOME"] = _DATA.name
 @pytest.fixture(scope="session")
 def demo_folder() -> Path:
     """The demo's checkpoint folder in the user's cache, built first when it is missing, as the program would."""
-    from engine.demo_model import ensure_demo
+    from engine.demo.model import ensure_demo
 
     return ensure_demo(lambda event: None)
