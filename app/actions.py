@@ -125,13 +125,19 @@ ACTIONS: tuple[Action, ...] = (
         "Continue",
     ),
     Action(
-        "turn.branch", "b", "Branch", "go on from it in a new chat", "A turn in focus", "screen.branch_turn", "Branch"
+        "turn.branch",
+        "b",
+        "Branch",
+        "go on from the turn in a new chat",
+        "A turn in focus",
+        "screen.branch_turn",
+        "Branch",
     ),
     Action(
         "turn.delete",
         "d",
         "Delete",
-        "delete it, with its question or answer",
+        "delete the turn, with its question or answer",
         "A turn in focus",
         "screen.delete_turn",
         "Delete",

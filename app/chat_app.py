@@ -217,6 +217,13 @@ class ChatApp(ConfiguredApp):
             with self.suspend():
                 os.kill(0, signal.SIGSTOP)
 
+    def action_command_palette(self) -> None:
+        """Every action by name."""
+        from app.widgets.palette import Palette
+
+        if not isinstance(self.screen, Palette):
+            self.push_screen(Palette(id="--command-palette"))
+
     def action_help(self) -> None:
         """Keys and words."""
         from app.screens.help import HelpScreen
