@@ -13,6 +13,7 @@ from app.answer_record import ending
 from app.sanitise import visible
 from engine.events import (
     HOST,
+    STOP,
     DomainSet,
     EngineReady,
     Event,
@@ -99,7 +100,7 @@ class EventLog:
         burst = sum(t.evictions for t in now) - sum(t.evictions for t in before)
         num_held = sum(len(codes) - codes.count(HOST) for codes in snapshot.residency)
         if burst and burst >= _BURST_SHARE * num_held:
-            self._see_burst(before, now, burst, num_held)
+            self._see_burst(before, now, burst)
 
     def _see_late(self, before: tuple[_Tally, ...], now: tuple[_Tally, ...], numbers: tuple[int, ...]) -> None:
         start = self._count_on(Kind.LATE, before)
@@ -108,11 +109,11 @@ class EventLog:
         worst = max(range(len(late)), key=late.__getitem__)
         self._add(Kind.LATE, f"late {figures.of(sum(late), routed)}, most in L{numbers[worst]}")
 
-    def _see_burst(self, before: tuple[_Tally, ...], now: tuple[_Tally, ...], burst: int, num_held: int) -> None:
+    def _see_burst(self, before: tuple[_Tally, ...], now: tuple[_Tally, ...], burst: int) -> None:
         start = self._count_on(Kind.EVICTIONS, before)
         self._largest_burst = max(burst, 0 if start is before else self._largest_burst)
         evicted = sum(t.evictions for t in now) - sum(t.evictions for t in start)
-        self._add(Kind.EVICTIONS, f"evicted {evicted}, {self._largest_burst} in a burst, {num_held} held")
+        self._add(Kind.EVICTIONS, f"evicted {evicted}, {self._largest_burst} in a burst")
 
     def _count_on(self, kind: Kind, before: tuple[_Tally, ...]) -> tuple[_Tally, ...]:
         """From where the line of that kind counts: takes the line out, to be written anew."""
@@ -163,8 +164,8 @@ class EventLog:
         if stats.prefill_path:
             told.append((Kind.PROMPT, f"prefill: {stats.prefill_path}"))
         tpot, hit = figures.milliseconds(stats.tpot_ms), figures.percent(stats.counters.hit_rate)
-        cost = f"{stats.new_tok} tok, {tpot}/tok, hit {hit}"
-        told.append((Kind.ANSWER, f"{ending(event.reason)}, {stats.label}: {cost}"))
+        ended = "" if event.reason == STOP else f"{ending(event.reason)}: "
+        told.append((Kind.ANSWER, f"{ended}{stats.new_tok} tok, {tpot}/tok, {stats.label}, hit {hit}"))
         if event.failure is not None:
             told.append((Kind.ERROR, event.failure.title))
         return told

@@ -51,7 +51,7 @@ def test_events_in_words(event: Event, texts: list[str]) -> None:
 def test_an_answers_end_tells_how_prefill_ran_and_what_the_answer_cost() -> None:
     log = EventLog()
     log.note([TurnEnded(1, "stop", stats(40), "text")])
-    assert _texts(log) == ["prefill: one expert at a time", "complete, exact: 40 tok, 48 ms/tok, hit 91 %"]
+    assert _texts(log) == ["prefill: one expert at a time", "40 tok, 48 ms/tok, exact, hit 91 %"]
 
 
 def test_a_prompt_is_told_once_and_says_what_was_left_out() -> None:
@@ -77,14 +77,14 @@ def test_a_burst_of_evictions_is_told_and_single_ones_are_not() -> None:
     assert _texts(log) == []
     for evictions in (6, 7, 11):
         log.see(_state(Counters(routed=24, evictions=evictions), phase="prefill"))
-    assert _texts(log) == ["evicted 11, 6 in a burst, 8 held"]
+    assert _texts(log) == ["evicted 11, 6 in a burst"]
 
 
 def test_late_experts_and_evictions_in_turn_are_two_lines() -> None:
     log = EventLog()
     for step in range(6):
         log.see(_state(Counters(routed=40 * step, late=step // 2, evictions=5 * ((step + 1) // 2))))
-    assert sorted(_texts(log)) == ["evicted 15, 5 in a burst, 8 held", "late 2 of 120, most in L0"]
+    assert sorted(_texts(log)) == ["evicted 15, 5 in a burst", "late 2 of 120, most in L0"]
 
 
 def test_counters_that_went_back_are_another_engines() -> None:
