@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from transformers import (
     GenerationConfig,
+    LogitsProcessor,
     LogitsProcessorList,
     MinPLogitsWarper,
     RepetitionPenaltyLogitsProcessor,
@@ -17,6 +18,8 @@ from transformers import (
 )
 
 from engine.config import SamplingConfig
+
+_NUM_LIKELIEST = 1024
 
 
 def with_model_defaults(asked: SamplingConfig, model_default: GenerationConfig) -> SamplingConfig:
@@ -42,6 +45,27 @@ def with_model_defaults(asked: SamplingConfig, model_default: GenerationConfig) 
     )
 
 
+class NucleusWarper(LogitsProcessor):
+    """The library's top-p without its sort of the whole vocabulary, which takes milliseconds a token.
+
+    Where the likeliest `_NUM_LIKELIEST` tokens hold the nucleus it is found among them; else the library is asked.
+    """
+
+    def __init__(self, top_p: float) -> None:
+        self._top_p, self._library = top_p, TopPLogitsWarper(top_p=top_p)
+
+    def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
+        """`scores` [1, vocab] with -inf outside of the nucleus."""
+        values, indices = scores.topk(min(_NUM_LIKELIEST, scores.shape[-1]))
+        probabilities = (values - scores.logsumexp(dim=-1, keepdim=True)).exp()
+        mass = probabilities.cumsum(dim=-1)
+        if mass[0, -1] < self._top_p:
+            return cast(torch.FloatTensor, self._library(input_ids, scores))
+        kept = mass - probabilities < self._top_p
+        warped = torch.full_like(scores, -torch.inf).scatter_(1, indices[kept][None], values[kept][None])
+        return cast(torch.FloatTensor, warped)
+
+
 class Sampler:
     """Draws tokens of one answer. Greedy ids equal those of the library's `generate` with the same settings."""
 
@@ -65,7 +89,7 @@ class Sampler:
         if config.top_k:
             self._processors.append(TopKLogitsWarper(top_k=config.top_k))
         if config.top_p is not None and config.top_p < 1.0:
-            self._processors.append(TopPLogitsWarper(top_p=max(config.top_p, 1e-6)))
+            self._processors.append(NucleusWarper(max(config.top_p, 1e-6)))
         if config.min_p:
             self._processors.append(MinPLogitsWarper(min_p=config.min_p))
 

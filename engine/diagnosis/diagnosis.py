@@ -15,6 +15,7 @@ from engine.errors import MoeChatError
 from engine.task_outcome import OnTaskProgress, TaskOutcome
 from offload.errors import OffloadError, WaitCancelled
 
+
 class Examination(Protocol):
     """Checks that go together."""
 

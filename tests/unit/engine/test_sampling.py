@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, GenerationConfig
+from transformers import AutoModelForCausalLM, GenerationConfig, TopPLogitsWarper
 
 from engine.config import SamplingConfig
 from engine.errors import ConfigError
 from engine.offloaded_model import OffloadedModel
-from engine.sampling import Sampler, with_model_defaults
+from engine.sampling import NucleusWarper, Sampler, with_model_defaults
 from tests.unit.engine.conftest import TinyFolder
 from tests.unit.engine.tiny_bench import config_of
 
@@ -163,3 +163,14 @@ def test_values_out_of_range(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))) as caught:
         SamplingConfig(**wrong)
     assert caught.value.hint
+
+
+@pytest.mark.parametrize("top_p", [1e-6, 0.1, 0.5, 0.9, 0.999])
+@pytest.mark.parametrize("spread", [0.01, 1.0, 8.0])
+@pytest.mark.parametrize("vocab", [7, 5000])
+def test_the_nucleus_is_the_librarys(top_p: float, spread: float, vocab: int) -> None:
+    scores = torch.randn(1, vocab, generator=torch.Generator().manual_seed(vocab)) * spread
+    ids = torch.zeros(1, 1, dtype=torch.long)
+    ours, theirs = NucleusWarper(top_p)(ids, scores.clone()), TopPLogitsWarper(top_p=top_p)(ids, scores.clone())
+    assert torch.equal(ours.isinf(), theirs.isinf())
+    assert torch.equal(ours, theirs)
