@@ -84,7 +84,7 @@ class TestFirstRun:
 @BOTH_SIZES
 async def test_domains(stage: Stage, request: pytest.FixtureRequest) -> None:
     stage.engine.has_profiles(ProfileState("maths", 0.912, 44), ProfileState("code", None, 44, "another model's"))
-    await stage.see("is ready")
+    await stage.see("Build profile")
     await _check(stage, request)
 
 
@@ -96,7 +96,7 @@ async def test_chat(stage: Stage, request: pytest.FixtureRequest) -> None:
 
 @BOTH_SIZES
 async def test_settings(stage: Stage, request: pytest.FixtureRequest) -> None:
-    await stage.see("is ready")
+    await stage.see("Build profile")
     await stage.pilot.press("f2", "down", "down")
     await stage.see("The share of the routed experts")
     await _check(stage, request)
@@ -104,7 +104,7 @@ async def test_settings(stage: Stage, request: pytest.FixtureRequest) -> None:
 
 @BOTH_SIZES
 async def test_help(stage: Stage, request: pytest.FixtureRequest) -> None:
-    await stage.see("is ready")
+    await stage.see("Build profile")
     await stage.pilot.press("f1")
     await stage.see("Writing")
     await _check(stage, request)
@@ -119,7 +119,7 @@ async def test_chats(stage: Stage, request: pytest.FixtureRequest) -> None:
         for position, (role, text) in enumerate(((USER, question), (ASSISTANT, "391"))):
             store.save_turn(TurnRecord(chat.chat_id, position, role, text, created_at=chat.created_at))
     store.close()
-    await stage.see("is ready")
+    await stage.see("Build profile")
     await stage.pilot.press("ctrl+r")
     await stage.see("A verse on rain")
     await _check(stage, request)
