@@ -1,7 +1,8 @@
 """How many times the physical limit an answer took: its TPOT over the least that this machine allows.
 
-The limit of a token is the larger of its compute and of the copies nobody could do without: Belady's bound over one
-pool of the same bytes, from what was resident when decode began, at the best bandwidth the link has shown.
+The limit of a token is the larger of its compute and of the copies nobody could do without. Compute: the quickest step
+seen, that of the calibration at load among them. Copies: Belady's bound over one pool of the same bytes, from what was
+resident when decode began, at the best bandwidth the link has shown.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ class LimitGauge:
         self._writer: TraceWriter | None = None
         self._initial: list[list[int]] = []
         self._loads_per_tok = 0.0
+        self._floor_ms = engine.compute_floor_ms
         self.times_the_limit: float | None = None
         """Of the last answer; None where it has no second token, or stand-ins took the place of copies."""
 
@@ -47,6 +49,7 @@ class LimitGauge:
         if writer is None:
             return
         self._engine.state.recorder = None
+        self._floor_ms = min((self._floor_ms, *tpot_ms))
         routed_per_tok = sum(layer.top_k for layer in self._geometry.layers)
         num_tok = min(len(tpot_ms), writer.num_steps, _MAX_ROUTED // routed_per_tok)
         if not is_exact or num_tok < 1:
@@ -56,12 +59,15 @@ class LimitGauge:
         self._loads_per_tok = loads / num_tok
         self.times_the_limit = statistics.fmean(tpot_ms[:num_tok]) / self._limit_ms()
 
-    def estimate(self, tpot_ms: float | None) -> float | None:
+    def estimate(self, tpot_ms: Sequence[float]) -> float | None:
         """While an answer is written: against its compute, and the copies of a token of the last answer."""
-        return tpot_ms / self._limit_ms() if tpot_ms is not None else None
+        if not tpot_ms:
+            return None
+        self._floor_ms = min(self._floor_ms, tpot_ms[-1])
+        return statistics.fmean(tpot_ms) / self._limit_ms()
 
     def _limit_ms(self) -> float:
         link = self._engine.link
         rate = link.emulated_bytes_per_s or link.best_bytes_per_s
         copies_ms = self._loads_per_tok * self._expert_bytes / rate * 1000 if rate else 0.0
-        return max(self._engine.compute_floor_ms, copies_ms)
+        return max(self._floor_ms, copies_ms)

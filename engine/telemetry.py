@@ -108,7 +108,7 @@ class Telemetry:
             return Timing()
         timing = self._clock.timing()
         if self._turn_end is None:
-            return replace(timing, times_the_limit=self.limit.estimate(timing.tpot_mean_ms))
+            return replace(timing, times_the_limit=self.limit.estimate(self._clock.tpot_ms))
         return replace(timing, times_the_limit=self.limit.times_the_limit, is_limit_estimate=False)
 
     def _codes(self, layer: MoeLayer, is_running: bool) -> bytes:

@@ -48,7 +48,7 @@ def test_a_slow_link_is_the_limit_and_a_fast_one_is_not(gauge: LimitGauge) -> No
         assert loads > 0
         expected = 500.0 / (copies_ms if limit == "copies" else engine.compute_floor_ms)
         assert gauge.times_the_limit == pytest.approx(expected)
-        assert gauge.estimate(500.0) == pytest.approx(expected)
+        assert gauge.estimate([500.0]) == pytest.approx(expected)
     assert engine.state.recorder is None
 
 
@@ -63,7 +63,7 @@ def test_no_decode_and_stand_ins_have_no_figure(gauge: LimitGauge) -> None:
     gauge.end([1.0] * 3, is_exact=False)
     assert gauge.times_the_limit is None
     assert gauge._engine.state.recorder is None
-    assert gauge.estimate(None) is None
+    assert gauge.estimate([]) is None
 
 
 def test_an_answer_tells_it_and_the_panels_tell_an_estimate_from_it(tiny_folder: TinyFolder) -> None:
@@ -74,6 +74,15 @@ def test_an_answer_tells_it_and_the_panels_tell_an_estimate_from_it(tiny_folder:
         last = bench.snapshots[-1].timing
         assert (last.times_the_limit, last.is_limit_estimate) == (stats.times_the_limit, False)
         assert bench.engine.compute_floor_ms > 0
+
+
+def test_no_answer_is_quicker_than_the_limit(gauge: LimitGauge) -> None:
+    floor_ms = gauge._engine.compute_floor_ms
+    decoded(gauge, 4)
+    gauge._engine.link.emulated_bytes_per_s = 1e15
+    gauge.end([floor_ms / 4, floor_ms / 2, floor_ms / 4, floor_ms / 4], is_exact=True)
+    assert gauge.times_the_limit == pytest.approx(1.25), "a calibration on a busy machine was too slow"
+    assert gauge.estimate([floor_ms / 8]) == pytest.approx(1.0)
 
 
 def test_calibrating_asks_nothing_of_the_cache(tiny_folder: TinyFolder) -> None:
