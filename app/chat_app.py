@@ -84,15 +84,16 @@ class ChatApp(ConfiguredApp):
         self.set_interval(_BEAT_S, self._beat)
 
     def _import_the_rest(self) -> None:
-        """What the first frame does not need (90 ms), while the user looks at it.
-
-        What was imported stays: the garbage collector need not go through it again and again (70 ms each time).
-        """
+        """What the first frame does not need (90 ms), while the user looks at it."""
         if not self.is_running:  # left at once
             return
         import app.screens.chat
         import app.screens.help  # noqa: F401
 
+        self._keep()
+
+    def _keep(self) -> None:
+        """What is there now stays to the end: the garbage collector need not go through it each time (70 ms)."""
         if not self.is_headless:  # a program that runs many apps wants its memory back
             gc.freeze()
 
@@ -140,6 +141,7 @@ class ChatApp(ConfiguredApp):
         self._chat = ChatScreen(self._bridge, self._recorder, self.settings.sampling(), self._as_set(domain))
         self.settings_changed()
         await self.push_screen(self._chat)
+        self._keep()
         return self._chat
 
     def _as_set(self, domain: Domain) -> Domain:
