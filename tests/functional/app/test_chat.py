@@ -130,9 +130,10 @@ async def test_f5_between_answers_leaves_no_marker(stage: Stage) -> None:
     await stage.open_chat()
     await stage.pilot.press("f5")
     await stage.see("≈ APPROX")
-    await stage.pilot.click("#mode-badge")
+    await stage.pilot.pause()  # the badge has its new width
+    assert await stage.pilot.click("#mode-badge")
     await stage.see("◆ EXACT")
-    assert stage.bridge.mode == EXACT
+    await stage.until(lambda: stage.bridge.mode == EXACT)
     assert "at token" not in stage.shown()
 
 
