@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, ClassVar
 from rich.text import Text
 from textual.binding import BindingType
 
-from app.chat_records import ChatPlace
-from app.chat_store import ChatStore
 from app.configured_app import ConfiguredApp
 from app.crash_log import log_crash
 from app.domains import Domain, all_domains, domain_called
 from app.engine_bridge import EngineBridge
 from app.engine_watch import EngineWatch
-from app.key_map import bindings_of
-from app.recorder import Recorder
+from app.keeping.recorder import Recorder
+from app.keeping.records import ChatPlace
+from app.keeping.store import ChatStore
 from app.sanitise import visible
 from app.screens.domain_menu import DomainMenu
-from app.setting import Value
-from app.settings import Settings
+from app.settings.key_map import bindings_of
+from app.settings.setting import Value
+from app.settings.settings import Settings
 from engine.errors import MoeChatError
 
 if TYPE_CHECKING:

@@ -10,29 +10,31 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from app.command_line import build_parser
+from app.command_line.parser import build_parser
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
 
 _RUNNERS = {
-    "ask": "app.headless_ask:ask",
-    "bench": "app.headless_tasks:run",
-    "chats": "app.headless_chats:run",
-    "clean": "app.clean:run",
-    "completion": "app.completion:run",
-    "doctor": "app.doctor:run",
-    "paths": "app.places:run",
-    "plan": "app.headless_tasks:run",
-    "profile": "app.headless_tasks:run",
-    "trace": "app.headless_traces:run",
-    "tune": "app.headless_tasks:run",
-    "verify": "app.headless_tasks:run",
+    "ask": "app.headless.ask:ask",
+    "bench": "app.headless.tasks:run",
+    "chats": "app.headless.chats:run",
+    "clean": "app.headless.clean:run",
+    "completion": "app.command_line.completion:run",
+    "doctor": "app.headless.doctor:run",
+    "paths": "app.headless.places:run",
+    "plan": "app.headless.tasks:run",
+    "profile": "app.headless.tasks:run",
+    "trace": "app.headless.traces:run",
+    "tune": "app.headless.tasks:run",
+    "verify": "app.headless.tasks:run",
 }
 """Where each command is: a module, imported when it runs, and a function from the arguments to the exit code."""
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    runner = _RUNNERS.get(arguments.command) or ("app.plain_chat:run" if arguments.plain else "app.launch:chat")
+    runner = _RUNNERS.get(arguments.command) or (
+        "app.headless.plain_chat:run" if arguments.plain else "app.launch:chat"
+    )
     module, function = runner.split(":")
     return int(getattr(import_module(module), function)(arguments))
 

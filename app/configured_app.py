@@ -12,12 +12,12 @@ from textual.app import App, SystemCommand
 from textual.screen import Screen
 
 from app import themes
-from app.actions import ACTIONS, Action
 from app.engine_bridge import EngineBridge
-from app.key_map import KeyMap
 from app.sanitise import visible
-from app.setting import Kind, Setting, Value
-from app.settings import Settings
+from app.settings.actions import ACTIONS, Action
+from app.settings.key_map import KeyMap
+from app.settings.setting import Kind, Setting, Value
+from app.settings.settings import Settings
 from engine.config import EngineConfig
 from engine.errors import ConfigError
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 
-from app.chat_store import ChatStore
 from app.engine_bridge import EngineBridge
 from app.engine_launch import make_link
 from app.instance import InstanceLock
+from app.keeping.store import ChatStore
 from app.paths import AppPaths
-from app.settings import Settings
-from app.settings_schema import THEME_SYSTEM
+from app.settings.schema import THEME_SYSTEM
+from app.settings.settings import Settings
 from app.terminal_background import has_light_background
 from engine.errors import ConfigError
 

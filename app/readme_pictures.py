@@ -16,13 +16,13 @@ from typing import NamedTuple
 from textual.pilot import Pilot
 
 from app.chat_app import ChatApp
-from app.chat_store import ChatStore
 from app.engine_bridge import EngineBridge
 from app.engine_launch import make_link
+from app.keeping.store import ChatStore
 from app.paths import AppPaths
 from app.picture import picture_of
 from app.screens.chat import ChatScreen
-from app.settings import Settings
+from app.settings.settings import Settings
 from app.themes import DARK, LIGHT
 
 _QUESTION = "How do I make a good cup of tea? Give me a short numbered list, then explain every step."

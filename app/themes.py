@@ -7,7 +7,7 @@ from importlib.resources import files
 
 from textual.theme import Theme
 
-from app.settings_schema import THEME_CONTRAST, THEME_DARK, THEME_LIGHT, THEME_SYSTEM
+from app.settings.schema import THEME_CONTRAST, THEME_DARK, THEME_LIGHT, THEME_SYSTEM
 
 DARK, LIGHT, CONTRAST = "verdigris", "verdigris-light", "verdigris-contrast"
 

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from app import figures
-from app.answer_record import ending
+from app.keeping.answer_record import ending
 from app.sanitise import visible
 from engine.events import (
     HOST,

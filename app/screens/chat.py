@@ -12,14 +12,14 @@ from textual.containers import Horizontal, Vertical
 from app import figures
 from app.domains import Domain
 from app.engine_bridge import EngineBridge
-from app.key_map import bindings_of, key_for
+from app.keeping.recorder import Recorder
 from app.paths import AppPaths
-from app.prompt_history import PromptHistory
-from app.recorder import Recorder
 from app.screens.chat_commands import ChatCommands
 from app.screens.chat_find import ChatFind
 from app.screens.chat_flow import ChatFlow
 from app.screens.panelled import PanelledScreen
+from app.settings.key_map import bindings_of, key_for
+from app.talk.prompt_history import PromptHistory
 from app.widgets.activity_line import ActivityLine
 from app.widgets.command_list import CommandList
 from app.widgets.find_bar import FindBar

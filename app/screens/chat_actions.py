@@ -8,15 +8,15 @@ from textual.app import SuspendNotSupported
 from textual.screen import Screen
 from textual.widget import Widget
 
-from app import clipboard
-from app.exchange import Exchange
-from app.external_editor import edit
-from app.key_map import key_for
 from app.markdown_style import code_blocks, parser
 from app.screens import chat_choices
 from app.screens.chat_choices import Confirm, ContextChoice, EditQuestion
 from app.screens.chat_flow import ChatFlow
 from app.screens.turn_flow import TurnFlow
+from app.settings.key_map import key_for
+from app.talk import clipboard
+from app.talk.exchange import Exchange
+from app.talk.external_editor import edit
 from app.widgets.prompt import Prompt
 from app.widgets.transcript import Transcript
 from app.widgets.turn import AnswerTurn, TurnWidget

@@ -12,8 +12,8 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
-from app.key_map import key_for
 from app.sanitise import visible
+from app.settings.key_map import key_for
 
 TRIM, NEW_CHAT, BRANCH = "trim", "new", "branch"
 

@@ -8,12 +8,13 @@ from pathlib import Path
 from textual import on
 from textual.widgets import Input, TextArea
 
-from app import answer_record, commands, export
-from app.conversation import Conversation
 from app.domains import all_domains
-from app.key_map import key_for
+from app.keeping import answer_record, export
 from app.screens.chat_actions import ChatActions
 from app.screens.chat_choices import TextSheet
+from app.settings.key_map import key_for
+from app.talk import commands
+from app.talk.conversation import Conversation
 from app.widgets.command_list import CommandList
 from app.widgets.find_bar import FindBar
 from app.widgets.prompt import Prompt

@@ -6,8 +6,8 @@ import asyncio
 import re
 from collections.abc import Sequence
 
-from app.find import pattern_of, pattern_of_any
 from app.screens.chat_actions import ChatActions
+from app.talk.find import pattern_of, pattern_of_any
 from app.widgets.entry import Found
 from app.widgets.find_bar import FindBar
 from app.widgets.prompt import Prompt

@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from app import profile_words
-from app.chat_records import ChatRecord
-from app.conversation import Conversation, failure_text
 from app.domains import Domain, domain_called
 from app.engine_bridge import EngineBridge
-from app.exchange import Exchange
-from app.key_map import key_for
-from app.recorder import Recorder
-from app.versions import versions_at
+from app.keeping.recorder import Recorder
+from app.keeping.records import ChatRecord
+from app.settings.key_map import key_for
+from app.talk.conversation import Conversation, failure_text
+from app.talk.exchange import Exchange
+from app.talk.versions import versions_at
 from app.widgets.transcript import Transcript
 from engine.api import Cancel
 from engine.config import SamplingConfig
@@ -164,7 +164,7 @@ class ChatFlow:
             live = self.live
             answer = self.transcript.answer_of(live) if live is not None else None
             if answer is not None:
-                await answer.show_text()
+                answer.show_text()
                 answer.show_thinking()
             await self.send_waiting()
 

@@ -12,13 +12,13 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 
-from app import chat_import, export
-from app.chat_records import ChatPlace
-from app.chat_store import ChatStore
-from app.chat_words import num_turns
-from app.key_map import bindings_of, key_for
-from app.recorder import Recorder
+from app.keeping import chat_import, export
+from app.keeping.recorder import Recorder
+from app.keeping.records import ChatPlace
+from app.keeping.store import ChatStore
+from app.keeping.words import num_turns
 from app.sanitise import visible
+from app.settings.key_map import bindings_of, key_for
 from app.widgets.chat_list import ChatList
 from app.widgets.key_line import KeyLine
 from engine.errors import MoeChatError

@@ -15,8 +15,8 @@ from textual.widgets import OptionList, Static
 from app import profile_words
 from app.domains import Domain, all_domains, num_prompts
 from app.engine_bridge import EngineBridge
-from app.key_map import bindings_of, key_for
 from app.sanitise import visible
+from app.settings.key_map import bindings_of, key_for
 from app.widgets.activity_line import ActivityLine
 from app.widgets.domain_list import DomainList
 from app.widgets.key_line import KeyLine

@@ -11,9 +11,9 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from app.actions import ACTIONS, GROUPS
-from app.key_map import KeyMap
 from app.paths import AppPaths
+from app.settings.actions import ACTIONS, GROUPS
+from app.settings.key_map import KeyMap
 from app.widgets.name_rows import name_rows
 
 _KEY_WIDTH = 22

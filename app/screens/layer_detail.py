@@ -9,8 +9,8 @@ from textual.binding import BindingType
 from textual.containers import VerticalScroll
 from textual.screen import Screen
 
-from app.key_map import bindings_of
 from app.live.panel_history import PanelHistory
+from app.settings.key_map import bindings_of
 from app.widgets.key_line import KeyLine
 from app.widgets.layer_report import LayerReport
 from app.widgets.view_title import ViewTitle

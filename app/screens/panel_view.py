@@ -9,9 +9,9 @@ from textual.binding import BindingType
 from textual.containers import VerticalScroll
 from textual.screen import Screen
 
-from app.key_map import bindings_of
 from app.live.panel_history import PanelHistory
 from app.screens.layer_detail import LayerDetail
+from app.settings.key_map import bindings_of
 from app.widgets.key_line import KeyLine
 from app.widgets.panel import Panel
 from app.widgets.panel_column import PANELS

@@ -13,9 +13,9 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
-from app.key_map import key_text
 from app.sanitise import visible
-from app.setting import Kind, Setting, Value
+from app.settings.key_map import key_text
+from app.settings.setting import Kind, Setting, Value
 from engine.errors import ConfigError
 
 

@@ -13,12 +13,12 @@ from textual.screen import Screen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from app import setting_words
-from app.key_map import KeyMap, bindings_of, key_for
 from app.sanitise import visible
 from app.screens.setting_editor import Edited, editor_for
-from app.setting import Setting, Value
-from app.settings import Settings, search
+from app.settings import setting_words
+from app.settings.key_map import KeyMap, bindings_of, key_for
+from app.settings.setting import Setting, Value
+from app.settings.settings import Settings, search
 from app.widgets.key_line import KeyLine
 from engine.errors import ConfigError
 

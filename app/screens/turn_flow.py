@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from app.conversation import Conversation
-from app.exchange import Exchange
-from app.key_map import key_for
 from app.screens.chat_flow import ChatFlow
-from app.versions import versions_at
+from app.settings.key_map import key_for
+from app.talk.conversation import Conversation
+from app.talk.exchange import Exchange
+from app.talk.versions import versions_at
 from engine.config import EXACT
 
 

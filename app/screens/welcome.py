@@ -17,8 +17,8 @@ from textual.widgets.option_list import Option
 
 from app.sanitise import visible
 from app.screens.model_picker import about_typed, typed_model
-from app.setting import Value
-from app.settings_schema import setting_named
+from app.settings.schema import setting_named
+from app.settings.setting import Value
 from app.widgets.key_line import KeyLine
 from app.widgets.model_list import ModelList
 from engine.config import DEMO_MODEL, format_bytes

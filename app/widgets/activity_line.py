@@ -7,10 +7,10 @@ from textual.widget import Widget
 
 from app import figures, profile_words, progress_line
 from app.engine_bridge import EngineBridge, EngineState
-from app.key_map import key_for
 from app.pace import Pace
 from app.profile_book import ProfileTask
 from app.sanitise import visible
+from app.settings.key_map import key_for
 from engine.events import EngineReady, Failed, PrefillProgress
 
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"

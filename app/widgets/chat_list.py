@@ -6,9 +6,9 @@ from textual.content import Content, Span
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from app.chat_records import ChatPlace, ChatSummary, Hit, Snippet
-from app.chat_store import ChatStore
-from app.chat_words import Family, families
+from app.keeping.records import ChatPlace, ChatSummary, Hit, Snippet
+from app.keeping.store import ChatStore
+from app.keeping.words import Family, families
 from app.sanitise import visible
 
 MAX_CHATS = 500

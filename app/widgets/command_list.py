@@ -7,8 +7,8 @@ from textual.events import Click
 from textual.message import Message
 from textual.widget import Widget
 
-from app.commands import Completion
 from app.sanitise import visible
+from app.talk.commands import Completion
 
 MAX_SHOWN = 8
 

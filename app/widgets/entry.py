@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from textual.widget import Widget
 
-from app.exchange import Exchange
 from app.markdown_style import parser, plain_text
 from app.sanitise import visible
+from app.talk.exchange import Exchange
 from app.widgets.turn import ANSWER, QUESTION, THINKING, AnswerTurn, Notice, QuestionTurn
 
 

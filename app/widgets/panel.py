@@ -15,8 +15,8 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 from app import figures
-from app.key_map import bindings_of
 from app.live.panel_history import PanelHistory
+from app.settings.key_map import bindings_of
 from engine.events import Snapshot
 
 

@@ -12,10 +12,10 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widgets import TextArea
 
-from app.key_map import bindings_of
-from app.pasted import PastedTexts
-from app.prompt_history import PromptHistory
 from app.sanitise import visible
+from app.settings.key_map import bindings_of
+from app.talk.pasted import PastedTexts
+from app.talk.prompt_history import PromptHistory
 
 _NEWLINES = ("shift+enter", "ctrl+j", "alt+enter")
 

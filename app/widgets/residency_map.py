@@ -18,7 +18,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from app.key_map import bindings_of
+from app.settings.key_map import bindings_of
 from app.widgets.heat_layout import LABEL_WIDTH, NOTHING, HeatLayout, cell_rows, plan_layout
 from app.widgets.slot_places import SlotPlaces
 from engine.events import HOST, RESIDENT, Snapshot

@@ -12,9 +12,9 @@ from textual.content import Content
 from textual.widgets import Static
 
 from app import figures
-from app.key_map import bindings_of
 from app.live.expert_use import HOT
 from app.live.panel_history import PanelHistory
+from app.settings.key_map import bindings_of
 from app.widgets.panel import Panel, heading, wrapped
 from app.widgets.residency_map import GLYPHS, ResidencyMap
 from engine.events import ARRIVING, HOST, IN_USE, RESIDENT, SUBSTITUTE, Snapshot

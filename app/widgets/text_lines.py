@@ -1,4 +1,4 @@
-"""Text that will not change any more, as one widget: laid out once for each width, drawn line by line, selectable.
+"""A text as one widget: laid out once for each width, drawn line by line, selectable.
 
 Finished turns as trees of widgets make focus changes and resizing take seconds in a long chat.
 """
@@ -108,11 +108,16 @@ class TextLines(Widget):
 
     def _lay_out(self, width: int) -> None:
         if width != self._strips_width and width > 0:
-            lines = self.app.console.render_lines(self.renderable(is_seen=True), self._options(width), pad=False)
-            shown = _written(["".join(segment.text for segment in line) for line in lines])
-            self._strips = [Strip(Segment.strip_links(lines[y])) for y in shown]
-            self._strips_width = width
+            self._strips, self._strips_width = self._make_strips(width), width
             self._find_spans()
+
+    def _make_strips(self, width: int) -> list[Strip]:
+        return self._strips_of(self.renderable(is_seen=True), width)
+
+    def _strips_of(self, renderable: RenderableType, width: int) -> list[Strip]:
+        lines = self.app.console.render_lines(renderable, self._options(width), pad=False)
+        shown = _written(["".join(segment.text for segment in line) for line in lines])
+        return [Strip(Segment.strip_links(lines[y])) for y in shown]
 
     def _measure(self, width: int) -> int:
         """How many lines there are at a width; a fraction of the work of making them."""

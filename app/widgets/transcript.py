@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from app.exchange import Exchange
+from app.talk.exchange import Exchange
 from app.widgets.entry import Entry, Found
 from app.widgets.row_window import RowWindow
 from app.widgets.turn import QUESTION, AnswerTurn, TurnWidget

@@ -15,16 +15,15 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
-from textual.widgets import Markdown, Static
-from textual.widgets.markdown import MarkdownStream
+from textual.widgets import Static
 
-from app import footnote
-from app.exchange import Exchange
-from app.key_map import bindings_of, key_for
 from app.sanitise import visible
+from app.settings.key_map import bindings_of, key_for
+from app.talk import footnote
+from app.talk.exchange import Exchange
 from app.widgets.finished_answer import FinishedAnswer
 from app.widgets.footnote_lines import FootnoteLines
-from app.widgets.live_markdown import LiveMarkdown
+from app.widgets.live_answer import LiveAnswer
 from app.widgets.text_lines import TextLines
 from app.widgets.thinking_block import ThinkingBlock
 
@@ -144,13 +143,12 @@ class Notice(Static):
 
 
 class AnswerTurn(Vertical, TurnWidget, can_focus=True):
-    """An answer: live Markdown while it is written, then few widgets made from its record."""
+    """An answer: live while it is written, then few widgets made from its record."""
 
     def __init__(self, exchange: Exchange, *, shows_thinking: bool) -> None:
         super().__init__()
         self.exchange = exchange
         self._shows_thinking = shows_thinking
-        self._stream: MarkdownStream | None = None
         self._num_shown = 0
         """Characters of the live answer that are on screen."""
 
@@ -191,15 +189,13 @@ class AnswerTurn(Vertical, TurnWidget, can_focus=True):
         if part == THINKING:
             self.toggle_thinking(True)
 
-    async def show_text(self) -> None:
+    def show_text(self) -> None:
         """Append to the live answer what its record has more."""
-        live, text = next(iter(self.query(LiveMarkdown)), None), self._text
+        live, text = next(iter(self.query(LiveAnswer)), None), self._text
         if live is None or len(text) <= self._num_shown:
             return
-        if self._stream is None:
-            self._stream = Markdown.get_stream(live)
         added, self._num_shown = text[self._num_shown :], len(text)
-        await self._stream.write(visible(added))
+        live.grow(visible(added))
 
     def show_thinking(self) -> None:
         """What the model thought so far."""
@@ -222,11 +218,8 @@ class AnswerTurn(Vertical, TurnWidget, can_focus=True):
 
     async def finish(self) -> None:
         """Freeze the answer as its record has it, and put what it cost below it."""
-        if self._stream is not None:
-            await self._stream.stop()
-            self._stream = None
         with self.app.batch_update():
-            await self.query("LiveMarkdown, FinishedAnswer, .answer-error, FootnoteLines").remove()
+            await self.query("LiveAnswer, FinishedAnswer, .answer-error, FootnoteLines").remove()
             await self.mount_all(self._finished())
             self.show_changes()
             self.show_thinking()
@@ -252,9 +245,9 @@ class AnswerTurn(Vertical, TurnWidget, can_focus=True):
     def _footnote(self) -> str:
         return footnote.footnote(self.exchange, partial(key_for, self))
 
-    def _live(self) -> LiveMarkdown:
+    def _live(self) -> LiveAnswer:
         self._num_shown = len(self._text)
-        return LiveMarkdown(visible(self._text))
+        return LiveAnswer(visible(self._text))
 
     def _finished(self) -> list[Widget]:
         answer = self.exchange.answer

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from app.chat_records import ASSISTANT, USER, ChatRecord, TurnRecord
-from app.chat_store import ChatStore
+from app.keeping.records import ASSISTANT, USER, ChatRecord, TurnRecord
+from app.keeping.store import ChatStore
 from engine.config import APPROX
 from engine.events import ProfileState
 from tests.functional.app.conftest import Stage

@@ -24,9 +24,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from app.chat_app import ChatApp
-from app.chat_records import ASSISTANT, USER, ChatPlace, ChatRecord, TurnRecord
-from app.chat_store import ChatStore
 from app.engine_bridge import EngineBridge
+from app.keeping.records import ASSISTANT, USER, ChatPlace, ChatRecord, TurnRecord
+from app.keeping.store import ChatStore
 from tests.functional.app.fake_engine import ObedientEngine, stats
 from tests.functional.app.own_settings import settings_in
 
@@ -37,7 +37,7 @@ LIMITS_MS = {"key press": 50, "turn focus": 150, "window focus": 150, "resize": 
 
 def keep_long_chat(folder: Path, num_turns: int) -> str:
     """A chat of questions and answers with 60 lines of code each; returns its id."""
-    from app import answer_record
+    from app.keeping import answer_record
 
     chat = ChatRecord("code", "", "demo")
     turns = []

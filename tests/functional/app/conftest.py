@@ -12,8 +12,8 @@ import pytest
 from textual.pilot import Pilot
 
 from app.chat_app import ChatApp
-from app.chat_store import ChatStore
 from app.engine_bridge import EngineBridge
+from app.keeping.store import ChatStore
 from app.screens.chat import ChatScreen
 from app.widgets.prompt import Prompt
 from tests.functional.app.fake_engine import FakeEngine, ObedientEngine

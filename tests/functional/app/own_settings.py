@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.settings import Settings
-from app.settings_file import SettingsFile
+from app.settings.file import SettingsFile
+from app.settings.settings import Settings
 
 
 def settings_in(folder: Path, text: str | None = "") -> Settings:

@@ -12,8 +12,8 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from app.chat_app import ChatApp
-from app.chat_store import ChatStore
 from app.engine_bridge import EngineBridge
+from app.keeping.store import ChatStore
 from engine.api import BuildProfile, Cancel, Command, DeleteProfile, Load, SetDomain, SetMode, Submit
 from engine.config import EXACT
 from engine.events import (

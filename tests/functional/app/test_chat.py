@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from app.chat_records import COMPLETE, PARTIAL, STOPPED
-from app.chat_store import ChatStore
 from app.domains import all_domains
+from app.keeping.records import COMPLETE, PARTIAL, STOPPED
+from app.keeping.store import ChatStore
 from app.screens.chat import ChatScreen
 from app.screens.domain_menu import DomainMenu
 from app.screens.help import HelpScreen

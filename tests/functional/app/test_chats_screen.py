@@ -14,9 +14,9 @@ from textual.app import App
 from textual.pilot import Pilot
 from textual.widgets import Input, Static
 
-from app.chat_records import ASSISTANT, USER, ChatPlace, ChatRecord, TurnRecord
-from app.chat_store import ChatStore
-from app.recorder import Recorder
+from app.keeping.recorder import Recorder
+from app.keeping.records import ASSISTANT, USER, ChatPlace, ChatRecord, TurnRecord
+from app.keeping.store import ChatStore
 from app.screens.chats import ChatsScreen
 from app.themes import DARK, load_themes
 from app.widgets.chat_list import ChatList

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from app import cli, headless
+from app import cli
+from app.headless import engine_run
 from app.paths import AppPaths
 from engine.api import BenchOverhead, BenchPolicies, Cancel, Command, Load, Submit, Verify
 from engine.events import CANCELLED, Failed, TaskEnded, TaskProgress, TextDelta
@@ -25,7 +26,7 @@ def play(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Play], Fa
 
     def install(script: Play) -> FakeEngine:
         engine = PlayedEngine(script)
-        monkeypatch.setattr(headless, "make_link", lambda paths: engine)
+        monkeypatch.setattr(engine_run, "make_link", lambda paths: engine)
         return engine
 
     monkeypatch.setenv("MOE_CHAT_HOME", str(tmp_path))
@@ -132,7 +133,7 @@ def test_ctrl_c_keeps_the_partial_answer(
 
 def test_ctrl_c_while_loading_ends_at_once(play: Callable[[Play], FakeEngine], monkeypatch: pytest.MonkeyPatch) -> None:
     engine = FakeEngine()
-    monkeypatch.setattr(headless, "make_link", lambda paths: engine)
+    monkeypatch.setattr(engine_run, "make_link", lambda paths: engine)
     monkeypatch.setattr(engine, "answer", lambda command: os.kill(os.getpid(), signal.SIGINT))
     assert cli.main(["ask", "a story"]) == cli.EXIT_INTERRUPTED
     assert engine.is_closed

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from app import cli, headless
-from app.chat_records import FAILED
-from app.chat_store import ChatStore
+from app import cli
+from app.headless import engine_run
+from app.keeping.records import FAILED
+from app.keeping.store import ChatStore
 from app.paths import AppPaths
 from engine.api import Command, Submit
 from engine.events import Failed, TextDelta, TurnEnded
@@ -23,7 +24,7 @@ from tests.functional.app.played_engine import Play, PlayedEngine, say_paris
 def play(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Play], FakeEngine]:
     def install(script: Play) -> FakeEngine:
         engine = PlayedEngine(script)
-        monkeypatch.setattr(headless, "make_link", lambda paths: engine)
+        monkeypatch.setattr(engine_run, "make_link", lambda paths: engine)
         return engine
 
     monkeypatch.setenv("MOE_CHAT_HOME", str(tmp_path))

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from app import cli
-from app.chat_records import ASSISTANT, USER, ChatRecord, TurnRecord
-from app.chat_store import ChatStore
+from app.keeping.records import ASSISTANT, USER, ChatRecord, TurnRecord
+from app.keeping.store import ChatStore
 from app.paths import AppPaths
 
 

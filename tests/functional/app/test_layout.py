@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.chat_records import USER, TurnRecord
-from app.exchange import Exchange
+from app.keeping.records import USER, TurnRecord
+from app.talk.exchange import Exchange
 from app.widgets.finished_answer import FinishedAnswer
 from app.widgets.panel_column import PanelColumn
 from app.widgets.status_line import StatusLine

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from app import cli, doctor, headless
-from app.chat_records import ChatRecord, TurnRecord
-from app.chat_store import ChatStore
+from app import cli
+from app.headless import doctor, engine_run
 from app.instance import InstanceLock
+from app.keeping.records import ChatRecord, TurnRecord
+from app.keeping.store import ChatStore
 from app.paths import AppPaths
 from engine.api import Diagnose
 from engine.events import Failed, TaskEnded, TaskProgress
@@ -160,7 +161,7 @@ _CHECKS = [
 def play(monkeypatch: pytest.MonkeyPatch, paths: AppPaths) -> Callable[[Play], FakeEngine]:
     def install(script: Play) -> FakeEngine:
         engine = PlayedEngine(script)
-        monkeypatch.setattr(headless, "make_link", lambda paths: engine)
+        monkeypatch.setattr(engine_run, "make_link", lambda paths: engine)
         return engine
 
     return install

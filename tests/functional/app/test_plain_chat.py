@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from app import cli, headless
-from app.chat_store import ChatStore
+from app import cli
+from app.headless import engine_run
+from app.keeping.store import ChatStore
 from app.paths import AppPaths
 from engine.api import Command, SetDomain, SetMode, Submit
 from engine.events import LABEL_APPROX_CONTEXT, LABEL_EXACT, LENGTH, Failed, TextDelta
@@ -28,7 +29,7 @@ def chat(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Chat:
 
     def converse(*lines: str, script: Play = say_paris) -> tuple[FakeEngine, int]:
         engine = PlayedEngine(script)
-        monkeypatch.setattr(headless, "make_link", lambda paths: engine)
+        monkeypatch.setattr(engine_run, "make_link", lambda paths: engine)
         monkeypatch.setattr("sys.stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
         return engine, cli.main(["--plain"])
 

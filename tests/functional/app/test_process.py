@@ -14,7 +14,7 @@ import psutil
 import pytest
 from safetensors.torch import load_file, save_file
 
-from app.chat_store import ChatStore
+from app.keeping.store import ChatStore
 from app.paths import AppPaths
 from tests.architectures.tiny import save_checkpoint
 from tests.functional.app.terminal import CTRL_Q, CTRL_Z, ENTER, ESCAPE, F8, Terminal

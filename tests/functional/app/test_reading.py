@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from textual.widgets import Input
 
-from app.chat_records import ASSISTANT, PARTIAL, USER, ChatRecord, TurnRecord
-from app.chat_store import ChatStore
+from app.keeping.records import ASSISTANT, PARTIAL, USER, ChatRecord, TurnRecord
+from app.keeping.store import ChatStore
 from app.screens.chat_choices import ContextChoice
 from app.screens.chats import ChatsScreen
 from app.widgets.find_bar import FindBar

@@ -10,7 +10,7 @@ from textual.widgets import Input, OptionList
 from app.screens.chat import ChatScreen
 from app.screens.setting_editor import SettingEditor
 from app.screens.settings import SettingsScreen
-from app.settings import Given
+from app.settings.settings import Given
 from engine.api import Load, SetMode
 from engine.config import APPROX
 from tests.functional.app.conftest import Stage
@@ -190,7 +190,7 @@ async def test_a_file_that_cannot_be_written_is_said_and_the_old_value_stays(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("app.settings_file.os.fsync", full)
+    monkeypatch.setattr("app.settings.file.os.fsync", full)
     await open_settings(stage)
     await type_value(stage, "sampling.seed", "7")
     await stage.see("Seed was not saved: No space left")

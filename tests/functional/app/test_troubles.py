@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from app.chat_records import FAILED
-from app.chat_store import ChatStore
+from app.keeping.records import FAILED
+from app.keeping.store import ChatStore
 from app.pace import Pace
 from app.widgets.prompt import Prompt
 from engine.api import Cancel, Load

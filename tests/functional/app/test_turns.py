@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from app import setting_words
-from app.chat_records import STOPPED, TurnRecord
-from app.chat_store import ChatStore
+from app.keeping.records import STOPPED, TurnRecord
+from app.keeping.store import ChatStore
 from app.screens.chat_choices import Confirm, EditQuestion
+from app.settings import setting_words
 from app.widgets.prompt import Prompt
 from app.widgets.turn import AnswerTurn, QuestionTurn
 from engine.events import CANCELLED, LABEL_APPROX_CONTEXT, LENGTH
@@ -192,7 +192,7 @@ async def test_copying_says_how_much_and_where_to(stage: Stage, monkeypatch: pyt
         taken.append(text)
         return "wl-copy" if len(taken) == 1 else ""
 
-    monkeypatch.setattr("app.clipboard.copy_by_program", program)
+    monkeypatch.setattr("app.talk.clipboard.copy_by_program", program)
     await stage.open_chat()
     await talk(stage, ("one", "Look:\n\n```python\nx = [1]\n\ny = 2\n```\n\nThat is *all*."))
     await stage.pilot.press("alt+up", "y")

@@ -9,14 +9,17 @@ from dataclasses import replace
 import pytest
 from textual.app import App, ComposeResult
 from textual.geometry import Region
-from textual.widgets import Markdown
+from textual.strip import Strip
 
-from app.chat_records import ASSISTANT, COMPLETE, PARTIAL, USER, TurnRecord
-from app.exchange import Exchange
+from app.keeping.records import ASSISTANT, COMPLETE, PARTIAL, USER, TurnRecord
+from app.markdown_style import FinishedMarkdown, plain_text
+from app.talk.exchange import Exchange
 from app.themes import DARK, load_themes
 from app.widgets.finished_answer import FinishedAnswer
+from app.widgets.live_answer import LiveAnswer
 from app.widgets.memory_bar import MemoryBar
 from app.widgets.residency_map import GLYPHS, ResidencyMap
+from app.widgets.text_lines import TextLines
 from app.widgets.transcript import Transcript
 from engine.config import APPROX
 from engine.events import HOST, IN_USE
@@ -26,9 +29,9 @@ from tests.functional.app.fake_engine import snapshot
 class Bench(App[None]):
     """One widget in the app's colours."""
 
-    CSS = "ResidencyMap { height: 1fr; } MemoryBar, FinishedAnswer, AnswerTurn, QuestionTurn { height: auto; }"
+    CSS = "ResidencyMap { height: 1fr; } MemoryBar, TextLines, AnswerTurn { height: auto; }"
 
-    def __init__(self, widget: ResidencyMap | MemoryBar | FinishedAnswer | Transcript) -> None:
+    def __init__(self, widget: ResidencyMap | MemoryBar | TextLines | Transcript) -> None:
         super().__init__()
         self._widget = widget
         for theme in load_themes():
@@ -39,7 +42,7 @@ class Bench(App[None]):
         yield self._widget
 
 
-def _lines(widget: ResidencyMap | FinishedAnswer) -> list[str]:
+def _lines(widget: ResidencyMap | TextLines) -> list[str]:
     return [widget.render_line(y).text.rstrip() for y in range(widget.size.height)]
 
 
@@ -133,6 +136,45 @@ async def test_a_finished_answer_keeps_its_text_and_shows_raw_html() -> None:
         assert max(map(len, _lines(answer))) <= 20
 
 
+EVERY_BLOCK = (
+    "# Title\n\nA paragraph of *words* that is wide enough to be folded in a narrow terminal.\nAnother line.\n\n"
+    "1. one\n\n2. two\n   - inner\n3. three\n\n---\n\n> quoted\n> more\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n"
+    "```python\ndef f():\n\n    return 'x'\n```\n- a\n- b\n\n<b>tag</b>\n\nTwo\n===\n\n    indented\n\nThe end."
+)
+
+
+@pytest.mark.parametrize("step", [1, 7, 60])
+async def test_an_answer_grows_into_what_it_is_when_finished(step: int) -> None:
+    live, finished = LiveAnswer(""), FinishedAnswer(EVERY_BLOCK)
+    async with Bench(finished).run_test(size=(40, 60)) as pilot:
+        await pilot.app.mount(live)
+        for start in range(0, len(EVERY_BLOCK), step):
+            live.grow(EVERY_BLOCK[start : start + step])
+        await _until(lambda: live.size.height == finished.size.height, pilot.pause)
+        assert _lines(live) == _lines(finished)
+        await pilot.resize_terminal(25, 60)
+        await _until(lambda: live.size.width == 25 and live.size.height == finished.size.height, pilot.pause)
+        assert _lines(live) == _lines(finished)
+
+
+async def test_only_what_grew_of_an_answer_is_laid_out_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    laid_out: list[str] = []
+    lay_out = LiveAnswer._strips_of
+
+    def strips_of(self: LiveAnswer, renderable: FinishedMarkdown, width: int) -> list[Strip]:
+        laid_out.append(plain_text(renderable.parsed))
+        return lay_out(self, renderable, width)
+
+    monkeypatch.setattr(LiveAnswer, "_strips_of", strips_of)
+    live = LiveAnswer("first\n\nsecond\n\nthird")
+    async with Bench(live).run_test(size=(40, 10)) as pilot:
+        await _until(lambda: live.size.height == 5, pilot.pause)
+        live.grow(" block\n")
+        laid_out.clear()
+        live.grow("goes on")
+        assert laid_out == ["third block\ngoes on"]
+
+
 async def test_a_long_chat_takes_few_widgets() -> None:
     transcript = Transcript()
     async with Bench(transcript).run_test(size=(80, 24)):
@@ -144,8 +186,7 @@ async def test_a_long_chat_takes_few_widgets() -> None:
             answer = transcript.answer_of(exchange)
             assert answer is not None
             exchange.answer.text = "# A title\n\n- a\n- b\n\n| a | b |\n|---|---|\n| 1 | 2 |\n"
-            await answer.show_text()
+            answer.show_text()
             exchange.answer.state = COMPLETE
             await answer.finish()
-        assert len(transcript.query(Markdown)) == 0
         assert len(transcript.query("*")) <= 20 * 5

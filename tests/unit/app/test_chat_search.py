@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from app import chat_database
-from app.chat_records import ASSISTANT, USER, ChatRecord, Snippet, TurnRecord
-from app.chat_store import ChatStore
+from app.keeping import database as chat_database
+from app.keeping.records import ASSISTANT, USER, ChatRecord, Snippet, TurnRecord
+from app.keeping.store import ChatStore
 
 
 @pytest.fixture(params=[True, False], ids=["index", "no index"])

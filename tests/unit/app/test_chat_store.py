@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from app.chat_database import StoreDamagedError, StoreLockedError, StoreUnwritableError
-from app.chat_records import ASSISTANT, COMPLETE, PARTIAL, USER, ChatRecord, TurnRecord, title_from
-from app.chat_store import ChatStore
-from app.migrations import MIGRATIONS, migrate
-from app.recorder import Recorder
+from app.keeping.database import StoreDamagedError, StoreLockedError, StoreUnwritableError
+from app.keeping.migrations import MIGRATIONS, migrate
+from app.keeping.recorder import Recorder
+from app.keeping.records import ASSISTANT, COMPLETE, PARTIAL, USER, ChatRecord, TurnRecord, title_from
+from app.keeping.store import ChatStore
 
 
 @pytest.fixture
@@ -319,9 +319,9 @@ def test_a_deleted_chat_that_is_imported_again_is_kept_as_it_goes_on(db_path: Pa
 _WRITER = """
 import itertools, sys
 from pathlib import Path
-from app.chat_records import ASSISTANT, PARTIAL, USER, ChatRecord, TurnRecord, title_from
-from app.chat_store import ChatStore
-from app.recorder import Recorder
+from app.keeping.records import ASSISTANT, PARTIAL, USER, ChatRecord, TurnRecord, title_from
+from app.keeping.store import ChatStore
+from app.keeping.recorder import Recorder
 
 recorder = Recorder(ChatStore(Path(sys.argv[1])), print)
 chat = ChatRecord("general", "", "demo", chat_id="c")

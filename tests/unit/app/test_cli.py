@@ -9,7 +9,8 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from app import cli, options
+from app import cli
+from app.command_line import options
 from app.crash_log import log_crash
 from app.domains import all_domains, domain_named
 from app.instance import InstanceLock
@@ -160,7 +161,7 @@ def test_the_command_line_is_light() -> None:
 
 def test_the_headless_commands_load_no_screen() -> None:
     code = (
-        "import sys, app.headless, app.headless_tasks; print({'torch', 'textual', 'transformers'} & set(sys.modules))"
+        "import sys, app.headless.ask, app.headless.tasks; print({'torch', 'textual', 'transformers'} & set(sys.modules))"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "set()"

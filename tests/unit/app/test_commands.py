@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from app.actions import ACTIONS
-from app.commands import COMMANDS, completions, read
 from app.screens.chat_commands import ChatCommands
+from app.settings.actions import ACTIONS
+from app.talk.commands import COMMANDS, completions, read
 
 CALLS = {action.call for action in ACTIONS} | {f"app.{action.call}" for action in ACTIONS if action.scope == "app"}
 CALLS |= {action.call.removeprefix("screen.") for action in ACTIONS}

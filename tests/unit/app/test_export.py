@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from app import answer_record, chat_import, export
-from app.chat_records import ASSISTANT, STOPPED, USER, ChatRecord, TurnRecord
-from app.chat_store import ChatStore
-from app.export import ExportError, KeptChat
+from app.keeping import answer_record, chat_import, export
+from app.keeping.export import ExportError, KeptChat
+from app.keeping.records import ASSISTANT, STOPPED, USER, ChatRecord, TurnRecord
+from app.keeping.store import ChatStore
 from engine.events import STOP
 from tests.functional.app.fake_engine import stats
 

@@ -7,13 +7,13 @@ from itertools import combinations
 import pytest
 from textual.actions import parse
 
-from app.actions import ACTIONS, GROUPS, action_named, actions_of
 from app.chat_app import ChatApp
-from app.key_map import KeyMap, bindings_of, is_key
 from app.screens.chat import ChatScreen
 from app.screens.chats import ChatsScreen
 from app.screens.domain_menu import DomainMenu
 from app.screens.settings import SettingsScreen
+from app.settings.actions import ACTIONS, GROUPS, action_named, actions_of
+from app.settings.key_map import KeyMap, bindings_of, is_key
 
 
 def keys_of(key_map: KeyMap, action_id: str) -> tuple[str, ...]:

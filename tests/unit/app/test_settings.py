@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from app import cli
-from app.setting import Kind
-from app.settings import Settings, search
-from app.settings_file import SettingsFile
-from app.settings_schema import SETTINGS, setting_named
+from app.settings.file import SettingsFile
+from app.settings.schema import SETTINGS, setting_named
+from app.settings.setting import Kind
+from app.settings.settings import Settings, search
 from engine.config import EngineConfig, SamplingConfig
 from engine.errors import ConfigError
 
@@ -204,7 +204,7 @@ def test_a_failed_write_leaves_the_old_file_whole(path: Path, monkeypatch: pytes
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("app.settings_file.os.fsync", full)
+    monkeypatch.setattr("app.settings.file.os.fsync", full)
     with pytest.raises(OSError, match="No space"):
         settings.change({"sampling.seed": 2})
     assert path.read_text() == "[sampling]\nseed = 1\n"

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from app import figures, progress_line
-from app.answer_record import as_json, kept_summary, stats_lines, summary
+from app.keeping.answer_record import as_json, kept_summary, stats_lines, summary
 from app.sanitise import visible
 from engine.events import CANCELLED, LABEL_APPROX, STOP, LoadProgress, PrefillProgress
 from tests.functional.app.fake_engine import counters, stats

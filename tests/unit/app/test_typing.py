@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from app import clipboard, external_editor
-from app.find import pattern_of
-from app.pasted import PastedTexts
-from app.prompt_history import MAX_CHARACTERS, MAX_ENTRIES, PromptHistory
+from app.talk import clipboard, external_editor
+from app.talk.find import pattern_of
+from app.talk.pasted import PastedTexts
+from app.talk.prompt_history import MAX_CHARACTERS, MAX_ENTRIES, PromptHistory
 from app.widgets.text_lines import spans_of
 
 

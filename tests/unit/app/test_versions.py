@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from app.chat_records import ChatRecord
-from app.versions import versions_at
+from app.keeping.records import ChatRecord
+from app.talk.versions import versions_at
 
 
 def chat(name: str, parent: str | None = None, at: int | None = None) -> ChatRecord:

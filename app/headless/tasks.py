@@ -1,0 +1,142 @@
+"""`moe-chat verify`, `bench`, `plan`, `profile`, `trace record`, `tune`: long-running requests to the engine, without a
+screen."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from app import screen_cost_bench
+from app.command_line import options
+from app.engine_bridge import EngineLink
+from app.headless.engine_run import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EngineFailure,
+    Interrupt,
+    events_of,
+    running_engine,
+    started_engine,
+)
+from app.headless.profiles import profile_command
+from app.headless.screen import HeadlessScreen
+from app.headless.traces import record_command, tune_command
+from app.paths import AppPaths
+from app.sanitise import visible
+from app.settings.settings import Settings
+from engine.api import (
+    Bench,
+    BenchOverhead,
+    BenchPolicies,
+    BenchPrediction,
+    BenchPrefill,
+    BuildProfile,
+    Cancel,
+    DeleteProfile,
+    Plan,
+    RecordTrace,
+    ResetEviction,
+    ShowProfile,
+    TuneEviction,
+    Verify,
+)
+from engine.config import EngineConfig
+from engine.events import Failed, TaskEnded
+
+Task = Verify | Bench | Plan | BuildProfile | ShowProfile | DeleteProfile | RecordTrace | TuneEviction | ResetEviction
+
+_MEASURES = (Verify, BenchOverhead, BenchPolicies, BenchPrediction, BenchPrefill, TuneEviction)
+"""What is measured depends on the settings: they are told with it."""
+
+_REQUEST_ID = 1
+_ROUNDS = 30
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the task, print what it found; 0 only when the task says it is well. Raises ConfigError, EngineFailure."""
+    if arguments.command == "bench" and arguments.bench == "screen":
+        return screen_cost_bench.run(arguments)
+    settings = Settings.of(arguments)
+    config = settings.engine_config()
+    task = _task(arguments, config)
+    interrupt, screen = Interrupt(), HeadlessScreen(is_json=False)
+    for problem in settings.problems:
+        screen.note(problem)
+    with interrupt.installed(), _engine_for(task, config, screen, interrupt) as link:
+        ended = _run(link, task, screen, interrupt)
+    if ended is None:
+        return EXIT_INTERRUPTED
+    _print(ended, settings.engine_changes() if isinstance(task, _MEASURES) else {}, is_json=arguments.json)
+    if interrupt.since is not None:
+        return EXIT_INTERRUPTED
+    return EXIT_OK if ended.is_ok else EXIT_FAILED
+
+
+def _print(ended: TaskEnded, settings: dict[str, str], *, is_json: bool) -> None:
+    """The report, and the settings that it was made under where they are not the defaults."""
+    if is_json:
+        under = {"settings": settings} if settings else {}
+        print(json.dumps({"is_ok": ended.is_ok, **under, **ended.report}, ensure_ascii=False, indent=2))
+        return
+    print("\n".join(ended.lines))
+    if settings:
+        print(visible("settings: " + ", ".join(f"{key} = {text}" for key, text in settings.items())))
+
+
+def _bench(arguments: argparse.Namespace) -> Bench:
+    match arguments.bench:
+        case "policies":
+            links = arguments.links or ("A" if arguments.quick else "A,B,own")
+            return BenchPolicies(_REQUEST_ID, arguments.quick, tuple(links.split(",")))
+        case "prediction":
+            return BenchPrediction(_REQUEST_ID, arguments.quick)
+        case "prefill":
+            return BenchPrefill(_REQUEST_ID, arguments.quick, tuple((arguments.links or "A,own").split(",")))
+        case _:
+            return BenchOverhead(
+                _REQUEST_ID, options.at_least_one(_ROUNDS if arguments.rounds is None else arguments.rounds, "--rounds")
+            )
+
+
+def _task(arguments: argparse.Namespace, config: EngineConfig) -> Task:
+    match arguments.command:
+        case "verify":
+            return Verify(_REQUEST_ID, options.at_least_one(arguments.tokens, "--tokens"))
+        case "bench":
+            return _bench(arguments)
+        case "plan":
+            return Plan(_REQUEST_ID, config)
+        case "trace":
+            return record_command(arguments, _REQUEST_ID)
+        case "tune":
+            return tune_command(arguments, config, _REQUEST_ID)
+        case _:
+            return profile_command(arguments, _REQUEST_ID)
+
+
+@contextmanager
+def _engine_for(task: Task, config: EngineConfig, screen: HeadlessScreen, interrupt: Interrupt) -> Iterator[EngineLink]:
+    """With the model loaded, except for what is done without it."""
+    if isinstance(task, Plan | ResetEviction):
+        with started_engine(AppPaths.from_environment(), screen) as link:
+            yield link
+    else:
+        with running_engine(config, screen, interrupt) as (link, _ready):
+            yield link
+
+
+def _run(link: EngineLink, task: Task, screen: HeadlessScreen, interrupt: Interrupt) -> TaskEnded | None:
+    """How the task ended; None when the user stopped it."""
+    link.send(task)
+    for event in events_of(link, interrupt, on_interrupt=lambda: link.send(Cancel(_REQUEST_ID))):
+        screen.event(event)
+        if isinstance(event, TaskEnded):
+            return event
+        if isinstance(event, Failed):
+            if interrupt.since is not None:
+                return None
+            raise EngineFailure(event)
+    return None

@@ -1,0 +1,1 @@
+"""Chats kept: the database, its search, what goes in and out."""

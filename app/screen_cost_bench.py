@@ -1,0 +1,98 @@
+"""`moe-chat bench screen`: what the screen costs.
+
+One engine answers both ways, so that nothing else differs: the app runs in a pseudo-terminal with every panel, asks,
+gives the terminal back, and asks the same as `moe-chat ask` does; who goes first changes every time. Sampling is
+greedy, and nothing is kept. What a terminal spends on drawing is not the app's, and not in it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from app.command_line import options
+from app.headless.engine_run import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EngineFailure, Interrupt
+from app.headless.screen import HeadlessScreen
+from app.instance import InstanceLock
+from app.paths import AppPaths
+from app.sanitise import visible
+from app.screen_cost import ScreenCost
+from app.settings.settings import Settings
+from app.unseen_terminal import UnseenTerminal
+from engine.errors import MoeChatError
+from engine.events import Failed, TaskProgress
+
+_COLUMNS, _ROWS = 120, 40
+_PAIRS, _QUICK_PAIRS = 30, 12
+_TOK, _QUICK_TOK = 96, 48
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure and print; returns the exit code. Raises MoeChatError."""
+    settings = _greedy(Settings.of(arguments), _QUICK_TOK if arguments.quick else _TOK)
+    num_pairs = _QUICK_PAIRS if arguments.quick else _PAIRS
+    if arguments.rounds is not None:
+        num_pairs = options.at_least_one(arguments.rounds, "--rounds")
+    paths, screen, interrupt = AppPaths.from_environment(), HeadlessScreen(), Interrupt()
+    lock = InstanceLock(paths.instance_lock)
+    for note in (*settings.problems, lock.acquire()):
+        if note:
+            screen.note(note)
+    try:
+        with interrupt.installed():
+            cost = _measured(settings, paths, num_pairs, screen, interrupt)
+    finally:
+        lock.release()
+    if cost is None:
+        return EXIT_INTERRUPTED
+    _print(cost, settings.engine_changes(), is_json=arguments.json)
+    return EXIT_OK if cost.is_ok else EXIT_FAILED
+
+
+def _greedy(settings: Settings, num_tok: int) -> Settings:
+    """The user's settings, with answers that come out the same again, and no welcome."""
+    sampling = {"sampling.temperature": 0.0, "sampling.max_tokens": num_tok}
+    settings.overrule(sampling)
+    settings.hold(sampling)
+    settings.is_first_run = False
+    return settings
+
+
+def _measured(
+    settings: Settings, paths: AppPaths, num_pairs: int, screen: HeadlessScreen, interrupt: Interrupt
+) -> ScreenCost | None:
+    """None when the user stopped it. Raises MoeChatError."""
+
+    def work(tell: Callable[[object], None]) -> None:
+        from app.screen_cost_app import run_app
+
+        run_app(settings, paths, Path(folder) / "chats.db", num_pairs, tell)
+
+    with TemporaryDirectory() as folder, closing(UnseenTerminal(work, _COLUMNS, _ROWS)) as terminal:
+        for told in terminal.messages():
+            if interrupt.since is not None:
+                return None
+            match told:
+                case TaskProgress():
+                    screen.event(told)
+                case Failed():
+                    raise EngineFailure(told)
+                case ScreenCost():
+                    screen.clear_progress()
+                    return told
+    raise MoeChatError("The app ended before all was measured.", f"Its log: {paths.app_log}")
+
+
+def _print(cost: ScreenCost, changes: dict[str, str], *, is_json: bool) -> None:
+    """The report, and the settings that it was made under where they are not the defaults."""
+    if is_json:
+        under = {"settings": changes} if changes else {}
+        print(json.dumps({**cost.as_dict(), **under}, ensure_ascii=False, indent=2))
+        return
+    print("\n".join(cost.lines()))
+    if changes:
+        print(visible("settings: " + ", ".join(f"{key} = {text}" for key, text in changes.items())))

@@ -1,0 +1,1 @@
+"""Settings, actions and keys: tables that screens, help and commands read."""
