@@ -21,7 +21,7 @@ class LiveAnswer(TextLines):
         """Blocks that will not change any more, in batches as they were settled."""
         self._settled_strips: list[Strip] = []
         self._settled_at = (0, 0)
-        """For which width, and for how many batches, those strips were made. Blank lines as rich puts them are below each."""
+        """For which width, and for how many batches, those strips were made, with the blank lines below each."""
         self._open = ""
         self._open_tokens: list[Token] = []
         self._take(markdown)
