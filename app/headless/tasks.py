@@ -4,11 +4,9 @@ screen."""
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from app import screen_cost_bench
 from app.command_line import options
 from app.engine_bridge import EngineLink
 from app.headless.engine_run import (
@@ -22,10 +20,11 @@ from app.headless.engine_run import (
     started_engine,
 )
 from app.headless.profiles import profile_command
+from app.headless.report import print_report
 from app.headless.screen import HeadlessScreen
 from app.headless.traces import record_command, tune_command
 from app.paths import AppPaths
-from app.sanitise import visible
+from app.screen_cost.bench import bench_screen
 from app.settings.settings import Settings
 from engine.api import (
     Bench,
@@ -58,7 +57,7 @@ _ROUNDS = 30
 def run(arguments: argparse.Namespace) -> int:
     """Run the task, print what it found; 0 only when the task says it is well. Raises ConfigError, EngineFailure."""
     if arguments.command == "bench" and arguments.bench == "screen":
-        return screen_cost_bench.run(arguments)
+        return bench_screen(arguments)
     settings = Settings.of(arguments)
     config = settings.engine_config()
     task = _task(arguments, config)
@@ -69,21 +68,11 @@ def run(arguments: argparse.Namespace) -> int:
         ended = _run(link, task, screen, interrupt)
     if ended is None:
         return EXIT_INTERRUPTED
-    _print(ended, settings.engine_changes() if isinstance(task, _MEASURES) else {}, is_json=arguments.json)
+    changes = settings.engine_changes() if isinstance(task, _MEASURES) else {}
+    print_report(ended.lines, {"is_ok": ended.is_ok, **ended.report}, changes, is_json=arguments.json)
     if interrupt.since is not None:
         return EXIT_INTERRUPTED
     return EXIT_OK if ended.is_ok else EXIT_FAILED
-
-
-def _print(ended: TaskEnded, settings: dict[str, str], *, is_json: bool) -> None:
-    """The report, and the settings that it was made under where they are not the defaults."""
-    if is_json:
-        under = {"settings": settings} if settings else {}
-        print(json.dumps({"is_ok": ended.is_ok, **under, **ended.report}, ensure_ascii=False, indent=2))
-        return
-    print("\n".join(ended.lines))
-    if settings:
-        print(visible("settings: " + ", ".join(f"{key} = {text}" for key, text in settings.items())))
 
 
 def _bench(arguments: argparse.Namespace) -> Bench:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.paired_ratio import BEYOND, UNDECIDED, WITHIN, PairedRatio
-from app.screen_cost import Answer, Pair, ScreenCost
+from app.screen_cost.cost import Answer, Pair, ScreenCost
+from app.screen_cost.paired_ratio import BEYOND, UNDECIDED, WITHIN, PairedRatio
 
 
 def _pairs(*ratios: float, headless_ms: float = 40.0) -> list[Pair]:

@@ -19,7 +19,7 @@ from app.keeping.recorder import UnkeptRecorder
 from app.keeping.records import ChatRecord
 from app.keeping.store import ChatStore
 from app.paths import AppPaths
-from app.screen_cost import Answer, Pair, ScreenCost
+from app.screen_cost.cost import Answer, Pair, ScreenCost
 from app.screens.chat import ChatScreen
 from app.screens.domain_menu import DomainMenu
 from app.settings.settings import Settings

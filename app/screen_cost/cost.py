@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from app import figures
-from app.paired_ratio import BEYOND, PairedRatio
+from app.screen_cost.paired_ratio import BEYOND, PairedRatio
 
 LIMIT = 1.02
 """With the screen a token may take so many times as long as without."""

@@ -8,7 +8,6 @@ greedy, and nothing is kept. What a terminal spends on drawing is not the app's,
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -16,13 +15,13 @@ from tempfile import TemporaryDirectory
 
 from app.command_line import options
 from app.headless.engine_run import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EngineFailure, Interrupt
+from app.headless.report import print_report
 from app.headless.screen import HeadlessScreen
 from app.instance import InstanceLock
 from app.paths import AppPaths
-from app.sanitise import visible
-from app.screen_cost import ScreenCost
+from app.screen_cost.cost import ScreenCost
+from app.screen_cost.unseen_terminal import UnseenTerminal
 from app.settings.settings import Settings
-from app.unseen_terminal import UnseenTerminal
 from engine.errors import MoeChatError
 from engine.events import Failed, TaskProgress
 
@@ -31,7 +30,7 @@ _PAIRS, _QUICK_PAIRS = 30, 12
 _TOK, _QUICK_TOK = 96, 48
 
 
-def run(arguments: argparse.Namespace) -> int:
+def bench_screen(arguments: argparse.Namespace) -> int:
     """Measure and print; returns the exit code. Raises MoeChatError."""
     settings = _greedy(Settings.of(arguments), _QUICK_TOK if arguments.quick else _TOK)
     num_pairs = _QUICK_PAIRS if arguments.quick else _PAIRS
@@ -49,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
         lock.release()
     if cost is None:
         return EXIT_INTERRUPTED
-    _print(cost, settings.engine_changes(), is_json=arguments.json)
+    print_report(cost.lines(), cost.as_dict(), settings.engine_changes(), is_json=arguments.json)
     return EXIT_OK if cost.is_ok else EXIT_FAILED
 
 
@@ -68,7 +67,7 @@ def _measured(
     """None when the user stopped it. Raises MoeChatError."""
 
     def work(tell: Callable[[object], None]) -> None:
-        from app.screen_cost_app import run_app
+        from app.screen_cost.asking_app import run_app
 
         run_app(settings, paths, Path(folder) / "chats.db", num_pairs, tell)
 
@@ -85,14 +84,3 @@ def _measured(
                     screen.clear_progress()
                     return told
     raise MoeChatError("The app ended before all was measured.", f"Its log: {paths.app_log}")
-
-
-def _print(cost: ScreenCost, changes: dict[str, str], *, is_json: bool) -> None:
-    """The report, and the settings that it was made under where they are not the defaults."""
-    if is_json:
-        under = {"settings": changes} if changes else {}
-        print(json.dumps({**cost.as_dict(), **under}, ensure_ascii=False, indent=2))
-        return
-    print("\n".join(cost.lines()))
-    if changes:
-        print(visible("settings: " + ", ".join(f"{key} = {text}" for key, text in changes.items())))
