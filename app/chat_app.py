@@ -7,7 +7,7 @@ import gc
 import os
 import signal
 from dataclasses import replace
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
@@ -44,7 +44,7 @@ class ChatApp(ConfiguredApp):
     TITLE = "moe-chat"
     ENABLE_COMMAND_PALETTE = True
     CSS_PATH: ClassVar[str | PurePath | list[str | PurePath] | None] = [
-        f"styles/{name}.tcss" for name in ("base", "chat", "panels", "menu", "chats")
+        Path(__file__).with_name("styles") / f"{name}.tcss" for name in ("base", "chat", "panels", "menu", "chats")
     ]
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_of("app")]
 
