@@ -1,4 +1,4 @@
-"""Telling a second running instance from the first, by a locked file that holds the first one's process id."""
+"""Which moe-chats run on the same chats: each holds a shared lock, so that one can tell others, and none is overlooked."""
 
 from __future__ import annotations
 
@@ -16,28 +16,62 @@ class InstanceLock:
         self._file: IO[str] | None = None
 
     def acquire(self) -> str:
-        """Take the lock. Returns what to tell the user: empty, or that another instance runs."""
+        """Count as running, from the moment nobody holds the lock alone. Returns what to tell the user: empty, or that
+        another instance runs."""
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            lock_file = self._path.open("a+", encoding="utf-8")
+            lock_file = self._open()
         except OSError:
             return ""  # a read-only home: the chat store says so in its own words
+        notice = ""
         try:
             fcntl.flock(lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file.truncate(0)
+        except BlockingIOError:
+            notice = f"Another moe-chat is running{_processes(lock_file)}: memory is then used twice."
         except OSError:
-            lock_file.seek(0)
-            owner = lock_file.read().strip()
             lock_file.close()
-            return f"Another moe-chat is running{f' (process {owner})' if owner else ''}: memory is then used twice."
-        lock_file.seek(0)
-        lock_file.truncate()
-        lock_file.write(str(os.getpid()))
+            return ""
+        lock_file.write(f"{os.getpid()}\n")
         lock_file.flush()
+        fcntl.flock(lock_file, fcntl.LOCK_SH)
         self._file = lock_file
-        return ""
+        return notice
+
+    def acquire_alone(self) -> bool:
+        """Keep every other instance from starting; False: one runs. Raises OSError where that cannot be known."""
+        lock_file = self._open()
+        try:
+            fcntl.flock(lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock_file.close()
+            return False
+        self._file = lock_file
+        return True
 
     def release(self) -> None:
         """Let go of the lock."""
         if self._file is not None:
             self._file.close()
             self._file = None
+
+    def _open(self) -> IO[str]:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        return self._path.open("a+", encoding="utf-8")
+
+
+def _processes(lock_file: IO[str]) -> str:
+    """` (process 12, 34)`: who has noted itself and still lives."""
+    lock_file.seek(0)
+    noted = {int(line) for line in lock_file if line.strip().isdecimal()} - {os.getpid()}
+    living = [str(process) for process in sorted(noted) if _lives(process)]
+    return f" (process {', '.join(living)})" if living else ""
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except PermissionError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return True

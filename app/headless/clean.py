@@ -68,15 +68,19 @@ def _chosen(found: list[Place], names: list[str]) -> list[Place]:
 
 def _free(place: Place, paths: AppPaths, *, is_asked: bool) -> int:
     """Free a place once it is confirmed; returns the bytes that came free. Raises ConfigError and CleanError."""
+    about = f"{place.name} ({format_bytes(place.used_bytes)}: {_details(place, paths)})"
+    if is_asked and not confirmed(f"Free {about}?"):
+        return 0
+    if place.name not in _NEEDED_BY_A_CHAT:
+        return sum(_remove(path) for path in place.paths)
     lock = InstanceLock(paths.instance_lock)
     try:
-        if place.name in _NEEDED_BY_A_CHAT and lock.acquire():
+        if not lock.acquire_alone():
             print(f"{place.name}: a moe-chat is running and uses it; leave that first.", file=sys.stderr)
             return 0
-        about = f"{place.name} ({format_bytes(place.used_bytes)}: {_details(place, paths)})"
-        if is_asked and not confirmed(f"Free {about}?"):
-            return 0
         return sum(_remove(path) for path in place.paths)
+    except OSError as error:
+        raise CleanError(f"{paths.instance_lock} cannot be locked: {error.strerror}.", "Check who owns it.") from error
     finally:
         lock.release()
 

@@ -151,6 +151,17 @@ def test_what_is_in_use_stays(paths: AppPaths, capsys: pytest.CaptureFixture[str
     assert not (paths.cache_dir / ".demo-building-x").exists()
 
 
+def test_the_chats_of_a_second_instance_stay(paths: AppPaths, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = InstanceLock(paths.instance_lock), InstanceLock(paths.instance_lock)
+    first.acquire()
+    second.acquire()
+    first.release()
+    assert cli.main(["clean", "chats", "--yes"]) == 0
+    second.release()
+    assert "chats: a moe-chat is running" in capsys.readouterr().err
+    assert paths.chats_db.exists()
+
+
 _CHECKS = [
     {"name": "device", "verdict": "ok", "found": "cpu, 2 threads", "advice": ""},
     {"name": "memory", "verdict": "warn", "found": "1.0 GiB free", "advice": "Close something."},

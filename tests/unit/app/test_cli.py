@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -132,14 +133,37 @@ def test_an_unexpected_error_shows_no_traceback(
     assert "moe-chat.log" in told
 
 
-def test_a_second_instance_is_told_and_may_run(tmp_path: Path) -> None:
-    first, second = InstanceLock(tmp_path / "home" / "pid"), InstanceLock(tmp_path / "home" / "pid")
+def test_every_later_instance_is_told_and_may_run(tmp_path: Path) -> None:
+    first, second, third, fourth = (InstanceLock(tmp_path / "home" / "pid") for _ in range(4))
     assert first.acquire() == ""
     assert "memory is then used twice" in second.acquire()
     first.release()
-    third = InstanceLock(tmp_path / "home" / "pid")
-    assert third.acquire() == ""
+    assert "memory is then used twice" in third.acquire()
+    second.release()
     third.release()
+    assert fourth.acquire() == ""
+    fourth.release()
+
+
+def test_an_instance_names_the_others_that_live(tmp_path: Path) -> None:
+    path = tmp_path / "pid"
+    first, second = InstanceLock(path), InstanceLock(path)
+    first.acquire()
+    path.write_text(f"{os.getppid()}\n{2**30}\n", encoding="utf-8")
+    assert f"running (process {os.getppid()}):" in second.acquire()
+    first.release()
+    second.release()
+
+
+def test_nobody_is_alone_while_an_instance_runs(tmp_path: Path) -> None:
+    first, second, cleaner = (InstanceLock(tmp_path / "pid") for _ in range(3))
+    first.acquire()
+    second.acquire()
+    first.release()
+    assert not cleaner.acquire_alone()
+    second.release()
+    assert cleaner.acquire_alone()
+    cleaner.release()
 
 
 def test_domains() -> None:
@@ -160,9 +184,7 @@ def test_the_command_line_is_light() -> None:
 
 
 def test_the_headless_commands_load_no_screen() -> None:
-    code = (
-        "import sys, app.headless.ask, app.headless.tasks; print({'torch', 'textual', 'transformers'} & set(sys.modules))"
-    )
+    code = "import sys, app.headless.ask, app.headless.tasks; print({'torch', 'textual', 'transformers'} & set(sys.modules))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "set()"
 
