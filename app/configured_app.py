@@ -150,8 +150,8 @@ class ConfiguredApp(App[None]):
             return
         self.settings.change({row.key: value})
         self._follow_theme()
-        if row.key == "offload.mode" and self.bridge.mode != self.settings.value(row.key):
-            self.bridge.toggle_mode()
+        if row.key == "offload.mode":
+            self.bridge.ask_mode(self.settings.text(row.key))
         self.settings_changed()
 
     def _follow_theme(self) -> None:

@@ -71,7 +71,7 @@ class EngineBridge:
         self.failure: Failed | None = None
         self.mode = config.mode
         self.wanted_mode: str | None = None
-        """The mode asked for and not yet confirmed."""
+        """The mode asked for and not yet confirmed; without a process, the next one starts in it."""
         self.is_stopping_load = False
         self.pace = Pace()
         """How fast the present stage of loading goes."""
@@ -116,7 +116,7 @@ class EngineBridge:
 
     def load(self, config: EngineConfig) -> None:
         """Load a model with other settings; what is running is stopped. The mode stays."""
-        self.config = replace(config, mode=self.wanted_mode or self.mode)
+        self.config = replace(config, mode=self.coming_mode)
         if self._link is None or not self._link.is_alive:
             self.restart()
             return
@@ -134,12 +134,12 @@ class EngineBridge:
 
     def restart(self) -> None:
         """Load again; where the process is gone, or a model is loaded, by a new process. The mode stays."""
-        self.config = replace(self.config, mode=self.wanted_mode or self.mode)
+        self.config = replace(self.config, mode=self.coming_mode)
         if self.state is EngineState.LOAD_FAILED and self._link is not None and self._link.is_alive:
             self._load()
             return
         self.close()
-        self.wanted_mode = None
+        self.mode, self.wanted_mode = self.config.mode, None
         self.start()
 
     def _load(self) -> None:
@@ -157,12 +157,21 @@ class EngineBridge:
         if self._link is not None and self._link.is_alive:
             self._link.send(command)
 
-    def toggle_mode(self) -> str:
-        """Ask for the other mode; returns it. It holds once ModeChanged says so."""
-        other = EXACT if (self.wanted_mode or self.mode) == APPROX else APPROX
-        self.wanted_mode = other
-        self.send(SetMode(other))
-        return other
+    @property
+    def coming_mode(self) -> str:
+        """The mode once everything asked for is done."""
+        return self.wanted_mode or self.mode
+
+    @property
+    def other_mode(self) -> str:
+        """What the coming mode is not."""
+        return EXACT if self.coming_mode == APPROX else APPROX
+
+    def ask_mode(self, mode: str) -> None:
+        """Ask for a mode, unless it holds or is asked for. It holds once ModeChanged says so, or the engine restarts."""
+        if mode != self.coming_mode:
+            self.wanted_mode = mode
+            self.send(SetMode(mode))
 
     def next_request_id(self) -> int:
         """A number no request has had."""

@@ -1,4 +1,4 @@
-"""Which moe-chats run on the same chats: each holds a shared lock, so that one can tell others, and none is overlooked."""
+"""Which moe-chats run on the same chats: each shares a lock, so that every other one is known of."""
 
 from __future__ import annotations
 

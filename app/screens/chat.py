@@ -193,12 +193,16 @@ class ChatScreen(ChatCommands, ChatFind, PanelledScreen):
             self.notify(f"{key_for(self, 'app.quit')} quits.", timeout=3)
 
     def action_toggle_mode(self) -> None:
-        """Ask for the other mode; it is shown once the engine confirms it."""
+        """Ask for the other mode."""
+        self.action_ask_mode(self._bridge.other_mode)
+
+    def action_ask_mode(self, mode: str) -> None:
+        """Ask for a mode; it is shown once the engine confirms it."""
         if self._bridge.is_down:
             restart = key_for(self, "app.restart")
             self.notify(f"The engine is not running; {restart} starts it again.", severity="warning")
             return
-        self._bridge.toggle_mode()
+        self._bridge.ask_mode(mode)
         self._show_engine()
 
     async def action_new_chat(self) -> None:

@@ -124,11 +124,10 @@ class ChatCommands(ChatActions):
 
     async def command_mode(self, mode: str) -> None:
         """Exact or approximate."""
-        bridge = self.flow.bridge
         if mode not in (EXACT, APPROX):
             self.notify(f"The mode is {EXACT} or {APPROX}.", severity="warning")
-        elif (bridge.wanted_mode or bridge.mode) != mode:
-            await self.run_action("toggle_mode")
+        else:
+            await self.run_action(f"ask_mode({mode!r})")
 
     async def command_thinking(self, choice: str) -> None:
         """Whether or how much the model thinks, or whether that is shown."""

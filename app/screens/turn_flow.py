@@ -36,7 +36,7 @@ class TurnFlow:
             if self._flow.is_busy:
                 return self._busy
             bridge, answer = self._flow.bridge, exchange.answer
-            recomputes = exchange.is_on_approximate_context and (bridge.wanted_mode or bridge.mode) == EXACT
+            recomputes = exchange.is_on_approximate_context and bridge.coming_mode == EXACT
             if answer is not None and (answer.text or answer.thinking):
                 number = self._conversation.exchanges.index(exchange)
                 await self._flow.enter(self._conversation.branch(number, with_question=True))

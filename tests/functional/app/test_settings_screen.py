@@ -117,6 +117,31 @@ async def test_the_mode_follows_at_once(stage: Stage) -> None:
     await stage.until(lambda: SetMode(APPROX) in stage.engine.sent)
 
 
+async def test_the_mode_that_is_set_wins_over_one_still_pending(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stage.engine, "answer", lambda command: None)
+    await stage.open_chat()
+    await stage.pilot.press("f5")
+    await stage.until(lambda: stage.bridge.wanted_mode == APPROX)
+    await open_settings(stage)
+    await edit(stage, "offload.mode")
+    await stage.pilot.press("down", "enter")
+    await stage.until(lambda: saved(stage) == {"offload": {"mode": APPROX}})
+    assert [command.mode for command in stage.engine.sent if isinstance(command, SetMode)] == [APPROX]
+
+
+async def test_a_mode_set_while_the_engine_is_down_is_what_it_starts_in_and_what_is_shown(stage: Stage) -> None:
+    await stage.open_chat()
+    stage.engine.die()
+    await stage.until(lambda: stage.bridge.is_down)
+    await open_settings(stage)
+    await edit(stage, "offload.mode")
+    await stage.pilot.press("down", "enter")
+    await stage.until(lambda: saved(stage) == {"offload": {"mode": APPROX}})
+    stage.bridge.restart()
+    assert [command.config.mode for command in stage.engine.sent if isinstance(command, Load)] == [APPROX]
+    assert stage.bridge.mode == APPROX
+
+
 async def test_a_system_prompt_of_several_lines(stage: Stage) -> None:
     await open_settings(stage)
     await edit(stage, "chat.system_prompt")
