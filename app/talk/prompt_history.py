@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 from pathlib import Path
+from typing import BinaryIO
 
 MAX_ENTRIES = 500
 MAX_CHARACTERS = 50_000
 """What is longer is remembered while the app runs, and not kept."""
+MAX_BYTES = 2 * 1024**2
+_TRIMMED_BYTES = MAX_BYTES // 2
+"""A file above the most is cut to its newest lines within this, so that it is not cut again at once."""
 
 
 class PromptHistory:
@@ -27,19 +32,7 @@ class PromptHistory:
         del self.texts[:-MAX_ENTRIES]
         if self._path is not None and len(text) <= MAX_CHARACTERS:
             with contextlib.suppress(OSError):
-                self._append(self._path, text)
-
-    def _append(self, path: Path, text: str) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        line = json.dumps(text) + "\n"
-        if path.exists() and path.stat().st_size > 4 * MAX_ENTRIES * 1024:
-            kept = "".join(json.dumps(text) + "\n" for text in self.texts if len(text) <= MAX_CHARACTERS)
-            new = path.with_suffix(".new")
-            new.write_text(kept, encoding="utf-8")
-            new.replace(path)
-            return
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "a", encoding="utf-8") as file:
-            file.write(line)
+                _append(self._path, json.dumps(text) + "\n")
 
 
 def _read(path: Path) -> list[str]:
@@ -50,3 +43,43 @@ def _read(path: Path) -> list[str]:
                 if isinstance(text := json.loads(line), str):
                     texts.append(text)
     return texts[-MAX_ENTRIES:]
+
+
+def _append(path: Path, line: str) -> None:
+    """Add a line to what this and other instances wrote. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(path) as file:
+        file.write(line.encode())
+        file.flush()
+        if os.fstat(file.fileno()).st_size > MAX_BYTES:
+            file.seek(0)
+            _replace(path, _newest(file.readlines()))
+
+
+def _locked(path: Path) -> BinaryIO:
+    """The file, locked until it is closed; never one that another instance has just replaced. Raises OSError."""
+    while True:
+        file = os.fdopen(os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600), "a+b")
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(path.stat(), os.fstat(file.fileno())):
+                return file
+        file.close()
+
+
+def _newest(lines: list[bytes]) -> bytes:
+    room, first = _TRIMMED_BYTES, len(lines)
+    while first > 0 and len(lines[first - 1]) <= room:
+        first -= 1
+        room -= len(lines[first])
+    return b"".join(lines[max(first, len(lines) - MAX_ENTRIES) :])
+
+
+def _replace(path: Path, content: bytes) -> None:
+    new = path.with_suffix(".new")
+    new.unlink(missing_ok=True)
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)

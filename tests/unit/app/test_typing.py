@@ -9,7 +9,7 @@ import pytest
 from app.talk import clipboard, external_editor
 from app.talk.find import pattern_of
 from app.talk.pasted import PastedTexts
-from app.talk.prompt_history import MAX_CHARACTERS, MAX_ENTRIES, PromptHistory
+from app.talk.prompt_history import MAX_BYTES, MAX_CHARACTERS, MAX_ENTRIES, PromptHistory
 from app.widgets.text_lines import spans_of
 
 
@@ -25,6 +25,21 @@ def test_history_is_kept_bounded_and_without_repeats(tmp_path: Path) -> None:
     again = PromptHistory(path)
     assert again.texts[-2:] == [f"text\n{MAX_ENTRIES + 19}", "last"]
     assert path.stat().st_mode & 0o077 == 0
+
+
+def test_a_long_history_is_cut_well_below_the_most_and_stays_private(tmp_path: Path) -> None:
+    path = tmp_path / "prompts.jsonl"
+    history, other = PromptHistory(path), PromptHistory(path)
+    for number in range(MAX_BYTES // MAX_CHARACTERS):
+        history.add(f"{number:0{MAX_CHARACTERS - 4}}")
+    other.add("by another instance")
+    assert path.stat().st_size < MAX_BYTES
+    history.add("x" * MAX_CHARACTERS)
+    assert MAX_BYTES // 4 < path.stat().st_size <= MAX_BYTES // 2
+    assert path.stat().st_mode & 0o077 == 0
+    other.add("after the cut")
+    assert PromptHistory(path).texts[-3:] == ["by another instance", "x" * MAX_CHARACTERS, "after the cut"]
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_history_that_cannot_be_used_is_done_without(tmp_path: Path) -> None:
