@@ -73,7 +73,9 @@ def _terms(text: str) -> list[str]:
 
 def _is_indexed(term: str) -> bool:
     """Whether the index can find it: words of a script with spaces, and no sign that would be ignored."""
-    return all(character.isalnum() or character in " '-_." for character in term) and not _UNSPACED.search(term)
+    has_word = any(character.isalnum() for character in term)
+    is_plain = all(character.isalnum() or character in " '-_." for character in term)
+    return has_word and is_plain and not _UNSPACED.search(term)
 
 
 def _query(terms: list[str], *, is_unfinished: bool) -> str:

@@ -87,6 +87,13 @@ def test_no_text_breaks_a_search(store: ChatStore, searched: str) -> None:
     assert isinstance(store.search(searched), list)
 
 
+@pytest.mark.parametrize("sign", ["-", ".", "'", "_", "...", "a -"])
+def test_signs_without_a_word_are_found(store: ChatStore, sign: str) -> None:
+    _keep(store, "nothing here")
+    chat = _keep(store, "it's a - b_c ... d")
+    assert [hit.chat.chat_id for hit in store.search(sign)] == [chat.chat_id]
+
+
 def test_every_word_must_be_there(store: ChatStore) -> None:
     _keep(store, "apples and pears")
     assert store.search("apples pears")
