@@ -38,6 +38,8 @@ def effective(engine: OffloadedModel, mode: str) -> tuple[tuple[str, str], ...]:
     widest = max(layer.num_experts for layer in loaded.plan.geometry.layers)
     parts = ", ".join(f"{name} {format_bytes(size)}" for name, size in budget.parts)
     depth = f", depth {config.prefetch_depth}" if config.prefetch != "none" else ""
+    if engine.prefetching.is_adaptive:
+        depth = ", depth by the overlap window"
     predictable = f"{engine.num_predicted_layers} of {len(engine.layers) - 1} layers predictable"
     return (
         ("model", str(loaded.folder)),

@@ -98,8 +98,8 @@ class TurnStats:
     """Mean over the answer's tokens after the first."""
     tpot_p50_ms: float | None
     tpot_p95_ms: float | None
-    link_wait_ms: float
-    """Time spent waiting for the link in decode (exposed copy)."""
+    link_wait_ms: float | None
+    """Time spent waiting for the link in decode (exposed copy); None without a second token."""
     counters: Counters
     """Of this answer alone."""
     prefill_bytes: int
@@ -124,10 +124,6 @@ class TurnStats:
     sampling, detokenising, events."""
     times_the_limit: float | None = None
     """TPOT as a multiple of the physical limit over these tokens; None: not computed."""
-
-    @property
-    def decode_tok_per_s(self) -> float | None:
-        return 1000 / self.tpot_ms if self.tpot_ms else None
 
 
 @dataclass(frozen=True, slots=True)

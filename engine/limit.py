@@ -14,7 +14,7 @@ from engine.offloaded_model import OffloadedModel
 from offload.belady import belady_pool_loads
 from offload.trace_writer import TraceWriter
 
-_MAX_ROUTED = 100_000
+_MAX_ROUTED = 60_000
 """The bound is found over the answer's first tokens, up to so many routed experts: a fraction of a second."""
 
 
@@ -25,49 +25,60 @@ class LimitGauge:
         self._engine = engine
         self._geometry = engine.loaded.plan.geometry
         self._expert_bytes = max(layer.expert_bytes for layer in self._geometry.layers)
+        self._max_tok = max(_MAX_ROUTED // sum(layer.top_k for layer in self._geometry.layers), 1)
         self._writer: TraceWriter | None = None
-        self._initial: list[list[int]] = []
-        self._loads_per_tok = 0.0
+        self._initial: Sequence[Sequence[int]] = ()
+        self._loads_per_tok: float | None = None
         self._floor_ms = engine.compute_floor_ms
         self.times_the_limit: float | None = None
         """Of the last answer; None where it has no second token, or stand-ins took the place of copies."""
 
-    def begin(self) -> None:
-        """Decode begins."""
-        cache = self._engine.cache
+    def clear(self) -> None:
+        """Another answer begins."""
         self.times_the_limit = None
-        self._initial = [
-            [expert for expert in range(layer.num_experts) if cache.is_resident(number, expert)]
-            for number, layer in enumerate(self._geometry.layers)
-        ]
+
+    def begin(self) -> None:
+        """Its decode begins."""
+        self._initial = self._engine.cache.residents()
         self._writer = self._engine.state.recorder = TraceWriter("", "", self._geometry, has_scores=False)
         self._writer.begin_prompt()
 
-    def end(self, tpot_ms: Sequence[float], is_exact: bool) -> None:
-        """Decode is over; `tpot_ms`: of every token but the first. Does nothing unless `begin` was called."""
+    def see(self) -> None:
+        """Between tokens: what is enough for the bound is not added to."""
+        if self._writer is not None and self._writer.num_steps >= self._max_tok:
+            self._engine.state.recorder = None
+
+    def stop(self) -> None:
+        """Decode is over, however it ended."""
+        if self._writer is not None:
+            self._engine.state.recorder = None
+
+    def measure(self, tpot_ms: Sequence[float], is_exact: bool) -> None:
+        """The figure of the answer that ended; `tpot_ms`: of every token but the first. Takes a fraction of a second
+        after a long one. Without `begin` there is none."""
         writer, self._writer = self._writer, None
         if writer is None:
             return
-        self._engine.state.recorder = None
         self._floor_ms = min((self._floor_ms, *tpot_ms))
-        routed_per_tok = sum(layer.top_k for layer in self._geometry.layers)
-        num_tok = min(len(tpot_ms), writer.num_steps, _MAX_ROUTED // routed_per_tok)
+        num_tok = min(len(tpot_ms), writer.num_steps, self._max_tok)
         if not is_exact or num_tok < 1:
             return
-        trace = writer.trace(num_tok)
-        loads = belady_pool_loads(trace, self._engine.cache.slots_per_layer, self._initial)
+        loads = belady_pool_loads(writer.trace(num_tok), self._engine.cache.slots_per_layer, self._initial)
         self._loads_per_tok = loads / num_tok
-        self.times_the_limit = statistics.fmean(tpot_ms[:num_tok]) / self._limit_ms()
+        self.times_the_limit = statistics.fmean(tpot_ms[:num_tok]) / self._limit_ms(self._loads_per_tok)
 
     def estimate(self, tpot_ms: Sequence[float]) -> float | None:
-        """While an answer is written: against its compute, and the copies of a token of the last answer."""
-        if not tpot_ms:
+        """While an answer is written: against its compute, and the copies of a token of the last measured answer.
+
+        None before there is one.
+        """
+        if not tpot_ms or self._loads_per_tok is None:
             return None
         self._floor_ms = min(self._floor_ms, tpot_ms[-1])
-        return statistics.fmean(tpot_ms) / self._limit_ms()
+        return statistics.fmean(tpot_ms) / self._limit_ms(self._loads_per_tok)
 
-    def _limit_ms(self) -> float:
+    def _limit_ms(self, loads_per_tok: float) -> float:
         link = self._engine.link
         rate = link.emulated_bytes_per_s or link.best_bytes_per_s
-        copies_ms = self._loads_per_tok * self._expert_bytes / rate * 1000 if rate else 0.0
+        copies_ms = loads_per_tok * self._expert_bytes / rate * 1000 if rate else 0.0
         return max(self._floor_ms, copies_ms)

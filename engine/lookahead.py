@@ -131,7 +131,8 @@ class Lookahead:
     def __init__(self, feeds: Sequence[RouterFeed | None]) -> None:
         self._feeds = feeds
         self.inputs: list[torch.Tensor | None] = [None] * len(feeds)
-        """Per layer, what its feeding norm got in the running or last forward: the residual after attention."""
+        """Per layer, what its feeding norm got in the running or last forward, if that was of one token: the residual
+        after attention."""
         self.predictors: list[Predictor | None] = [None] * len(feeds)
         """Per layer; None where nothing can be said."""
         self._shifts: list[dict[int, ScoreShift]] = [{} for _ in feeds]
@@ -144,7 +145,8 @@ class Lookahead:
         inputs = self.inputs
 
         def keep(module: nn.Module, args: tuple[torch.Tensor, ...]) -> None:
-            inputs[layer] = args[0]
+            is_one_token = args[0].numel() == args[0].shape[-1]
+            inputs[layer] = args[0] if is_one_token else None
 
         return keep
 
@@ -189,7 +191,7 @@ class Lookahead:
 
     def learn(self, layer: int) -> None:
         """The layer's own hidden state is there: what was predicted for it is compared with it."""
-        due = [shift for shift in self._shifts[layer].values() if shift.is_due]
+        due = [shift for shift in self._shifts[layer].values() if shift.take_due()]
         predictor, hidden = self.predictors[layer], self.inputs[layer]
         if due and predictor is not None and hidden is not None:
             scores = predictor.scores(hidden)

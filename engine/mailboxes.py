@@ -83,7 +83,10 @@ class Inbox:
         self.commands: queue.Queue[Command] = queue.Queue()
         self.wanted_mode: str | None = None
         self.is_closing = False
+        self._waiting: set[int] = set()
+        """Requests received and not yet taken up."""
         self._cancelled: set[int] = set()
+        """Those of them that are not to be begun."""
         self._num_waiting = 0
         self._is_next_cancelled = False
         self._current: int | None = None
@@ -99,6 +102,8 @@ class Inbox:
         with self._lock:
             self._current, self._is_busy = getattr(command, "request_id", None), True
             self._is_current_cancelled = self._current in self._cancelled
+            if self._current is not None:
+                self._waiting.discard(self._current)
             if _can_be_cancelled(command):
                 self._num_waiting -= 1
                 self._is_current_cancelled |= self._is_next_cancelled
@@ -130,10 +135,10 @@ class Inbox:
             with self._lock:
                 is_current = self._is_busy and command.request_id in (None, self._current)
                 self._is_current_cancelled |= is_current
-                if command.request_id is not None and not is_current:
+                if command.request_id is None:
+                    self._is_next_cancelled |= not is_current and self._num_waiting > 0
+                elif command.request_id in self._waiting:
                     self._cancelled.add(command.request_id)
-                elif not is_current:
-                    self._is_next_cancelled = self._num_waiting > 0
         elif isinstance(command, Close):
             self.is_closing = True
             self.commands.put(command)
@@ -145,6 +150,8 @@ class Inbox:
                 self.wanted_mode = command.mode
             with self._lock:
                 self._num_waiting += _can_be_cancelled(command)
+                if (request_id := getattr(command, "request_id", None)) is not None:
+                    self._waiting.add(request_id)
             self.commands.put(command)
 
 

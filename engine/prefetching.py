@@ -67,6 +67,11 @@ class Prefetching:
         self._opened_s = self._ended_s = 0.0
         self._last_layer = -1
 
+    @property
+    def is_adaptive(self) -> bool:
+        """Whether the overlap window, not a fixed number, decides how many experts are fetched."""
+        return self._prefetcher.needs_window
+
     def set_expert_compute_s(self, seconds: float) -> None:
         """What a layer still has to do when its last demand copy has landed."""
         self._window.expert_compute_s = seconds

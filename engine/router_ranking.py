@@ -136,8 +136,8 @@ def short_norm(norm: nn.Module, sample: torch.Tensor) -> Callable[[torch.Tensor]
 def fold_norm(
     norm: nn.Module | None, ranking: RouterRanking, sample: torch.Tensor
 ) -> Callable[[torch.Tensor], torch.Tensor] | None:
-    """`ranking.scores(norm(hidden))` with the norm's weight folded into the router's: half the time, and for
-    predictions near enough (the norm's rounding is left out).
+    """`ranking.scores(norm(hidden))` by a few operations on one row: half the time, and for predictions near enough
+    (the norm's rounding is left out).
 
     hidden [..., hidden] of one token -> float32 [1, experts]. None where `norm` is no plain RMS norm on `sample`.
     """
@@ -145,12 +145,12 @@ def fold_norm(
     eps = getattr(norm, "variance_epsilon", getattr(norm, "eps", None))
     if not isinstance(weight, torch.Tensor) or weight.dim() != 1 or not isinstance(eps, float):
         return None
-    matrix, dim, score = ranking.weight * weight.detach().float(), weight.shape[0], ranking.score
+    gain, dim, score = weight.detach().float(), weight.shape[0], ranking.score
 
     def scores(hidden: torch.Tensor) -> torch.Tensor:
         row = hidden.view(-1).float()
         scale = (dim / (float(row.dot(row)) + eps * dim)) ** 0.5
-        logits = torch.mv(matrix, row).mul_(scale)
+        logits = torch.mv(ranking.weight, row.mul(gain)).mul_(scale)
         if ranking.weight_bias is not None:
             logits.add_(ranking.weight_bias)
         found = score(logits)

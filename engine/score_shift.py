@@ -37,9 +37,11 @@ class ScoreShift:
         self._plain = scores
         return scores + self._mean if self.is_used else scores
 
-    @property
-    def is_due(self) -> bool:
-        """Whether there is a prediction that `learn` should be told the outcome of."""
+    def take_due(self) -> bool:
+        """Counts a step of the layer: whether there is a prediction that `learn` is to be told the outcome of now.
+
+        One that is not due is forgotten.
+        """
         if self._plain is None:
             return False
         self._num_steps += 1

@@ -148,6 +148,8 @@ class Session:
             self.telemetry.end_turn()
             self._show("idle")
         turn.say(self._emit, turn.stream.finish())
+        self.telemetry.measure_limit()
+        self.publish()
         self._prompts.remember(turn.written())
         self._emit(TurnEnded(request.request_id, reason, turn.record.stats(), turn.text, turn.thinking, failure))
 

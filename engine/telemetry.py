@@ -33,9 +33,7 @@ class Telemetry:
     """Holds what the snapshot is made of. Only the engine's thread touches it."""
 
     def __init__(self, engine: OffloadedModel) -> None:
-        self._cache, self._link, self._layers, self._plan = engine.cache, engine.link, engine.layers, engine.budget
-        self._prefetching, self._prefill = engine.prefetching, engine.prefill
-        self._state = engine.state
+        self._engine, self._state, self._plan = engine, engine.state, engine.budget  # its machinery may be rebuilt
         self.limit = LimitGauge(engine)
         self._sequence = 0
         self._turn_start = Counters()
@@ -50,22 +48,28 @@ class Telemetry:
     @property
     def served(self) -> Counter[str]:
         """How many layers' prefills took which path, since load."""
-        return self._prefill.served
+        return self._engine.prefill.served
 
     def see(self, kv: KvCache) -> None:
         """Notes what the KV cache holds."""
         self.context_used_tok, self.is_context_approximate = len(kv.tokens), kv.is_approximate
+        self.limit.see()
 
     def begin_turn(self, started_s: float) -> TurnClock:
         """A new answer: its counters start at zero."""
-        self._turn_start, self._turn_end = self._cache.total_counters(), None
+        self._turn_start, self._turn_end = self._engine.cache.total_counters(), None
         self._clock = TurnClock(self._state, started_s)
+        self.limit.clear()
         return self._clock
 
     def end_turn(self) -> None:
         """The answer is complete; its figures stay on show."""
-        self._turn_end = self._cache.total_counters()
-        self.limit.end(self._clock.tpot_ms if self._clock else (), not self.turn_counters().substituted)
+        self._turn_end = self._engine.cache.total_counters()
+        self.limit.stop()
+
+    def measure_limit(self) -> None:
+        """How near the answer that ended came to what is possible."""
+        self.limit.measure(self._clock.tpot_ms if self._clock else (), not self.turn_counters().substituted)
 
     def is_due(self) -> bool:
         """Whether a snapshot is due; cheap enough to ask after every layer."""
@@ -77,23 +81,23 @@ class Telemetry:
 
     def turn_counters(self) -> Counters:
         """Of the answer being written, or of the last one."""
-        return (self._turn_end or self._cache.total_counters()) - self._turn_start
+        return (self._turn_end or self._engine.cache.total_counters()) - self._turn_start
 
     def snapshot(self) -> Snapshot:
         """Everything the panels show, as of now."""
         self._sequence += 1
-        per_layer = tuple(self._cache.counters(layer.number) for layer in self._layers)
+        per_layer = tuple(self._engine.cache.counters(layer.number) for layer in self._engine.layers)
         is_running = self.phase in ("prefill", "decode")
         return Snapshot(
             sequence=self._sequence,
             phase=self.phase,
             mode=self.mode,
-            residency=tuple(self._codes(layer, is_running) for layer in self._layers),
-            slots_per_layer=self._cache.slots_per_layer,
-            layer_numbers=tuple(layer.geometry.layer_number for layer in self._layers),
+            residency=tuple(self._codes(layer, is_running) for layer in self._engine.layers),
+            slots_per_layer=self._engine.cache.slots_per_layer,
+            layer_numbers=tuple(layer.geometry.layer_number for layer in self._engine.layers),
             layer_counters=per_layer,
             turn_counters=self.turn_counters(),
-            prefetch_depth=self._prefetching.depth,
+            prefetch_depth=self._engine.prefetching.depth,
             context_used_tok=self.context_used_tok,
             context_tok=self._plan.context_tok,
             timing=self._timing(),
@@ -108,14 +112,15 @@ class Telemetry:
             return Timing()
         timing = self._clock.timing()
         if self._turn_end is None:
-            return replace(timing, times_the_limit=self.limit.estimate(self._clock.tpot_ms))
+            is_exact = not self.turn_counters().substituted
+            return replace(timing, times_the_limit=self.limit.estimate(self._clock.tpot_ms) if is_exact else None)
         return replace(timing, times_the_limit=self.limit.times_the_limit, is_limit_estimate=False)
 
     def _codes(self, layer: MoeLayer, is_running: bool) -> bytes:
         if not is_running or self.phase == "prefill":
-            return self._cache.residency_codes(layer.number)
-        chosen = [expert for expert in layer.last_experts if self._cache.is_resident(layer.number, expert)]
-        return self._cache.residency_codes(layer.number, chosen, layer.last_substitutes)
+            return self._engine.cache.residency_codes(layer.number)
+        chosen = [expert for expert in layer.last_experts if self._engine.cache.is_resident(layer.number, expert)]
+        return self._engine.cache.residency_codes(layer.number, chosen, layer.last_substitutes)
 
     def memory(self) -> MemoryUse:
         """The plan against what the process holds."""
@@ -123,7 +128,7 @@ class Telemetry:
 
     def link(self) -> LinkUse:
         """The link as measured."""
-        link = self._link
+        link = self._engine.link
         return LinkUse(
             link.bytes_per_s, link.best_bytes_per_s, link.emulated_bytes_per_s, link.queued, link.bytes_moved
         )
@@ -194,7 +199,7 @@ class TurnRecord:
             tpot_ms=timing.tpot_mean_ms,
             tpot_p50_ms=timing.tpot_p50_ms,
             tpot_p95_ms=timing.tpot_p95_ms,
-            link_wait_ms=split.link_wait_ms if split else 0.0,
+            link_wait_ms=split.link_wait_ms if split else None,
             counters=counters,
             prefill_bytes=prefill_bytes,
             decode_bytes=counters.bytes_loaded - prefill_bytes,

@@ -68,9 +68,9 @@ def verify(
     choose."""
     was_approx = engine.state.is_approx
     engine.set_mode(EXACT)
-    prompts = [_prompt(engine, question) for question in _QUESTIONS]
-    method = method or _choose(engine)
     try:
+        prompts = [_prompt(engine, question) for question in _QUESTIONS]
+        method = method or _choose(engine)
         run = _against_whole_model if method == "whole" else _layer_by_layer
         is_equal, report, lines = run(engine, prompts, num_tok, on_progress, is_cancelled)
         on_progress("slot checksums", 0, 1)

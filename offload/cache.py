@@ -209,6 +209,10 @@ class ExpertCache:
         arrival = self._layers[layer].arrivals.get(expert)
         return arrival.copy if arrival is not None else None
 
+    def residents(self) -> tuple[tuple[int, ...], ...]:
+        """Per layer, the experts on the device, in order."""
+        return tuple(tuple(expert for expert, slot in enumerate(book.slot_of) if slot >= 0) for book in self._layers)
+
     def num_arriving(self, layer: int) -> int:
         """Experts of the layer on their way."""
         return len(self._layers[layer].arrivals)

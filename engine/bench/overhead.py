@@ -66,16 +66,19 @@ def _run(
     next(ours), next(theirs)
     moe_calls = _MoeCalls(engine, plain.model, prompt)
     times: dict[str, list[float]] = {"step ours": [], "step plain": [], "moe ours": [], "moe plain": [], "moe bare": []}
+    policy_s = 0.0
     with torch.inference_mode():
         for number in range(num_rounds):
             on_progress("rounds", number, num_rounds)
             if is_cancelled():
                 raise WaitCancelled("Stopped.")
             for name, steps in _alternating(number, [("step ours", ours), ("step plain", theirs)]):
+                before_s = engine.state.overhead_s
                 times[name] += [next(steps) for _ in range(_STEPS_PER_ROUND)]
+                policy_s += engine.state.overhead_s - before_s
             for name, call in _alternating(number, moe_calls.named()):
                 times[name].append(call())
-    policy_share = engine.state.overhead_s / engine.state.forward_s
+    policy_share = policy_s / sum(times["step ours"])
     return _outcome(engine, {name: statistics.median(values) for name, values in times.items()}, times, policy_share)
 
 

@@ -22,18 +22,18 @@ from engine.bench.workload import (
     Run,
     Task,
     all_slots,
+    borrowed,
+    everyone,
     interleaved,
     layer_time_s,
     make_tasks,
     run_task,
     share_of_experts,
 )
-from engine.config import APPROX, EXACT, EngineConfig
+from engine.config import APPROX, EngineConfig
 from engine.offloaded_model import OffloadedModel
-from engine.planning import require_free
 from engine.task_outcome import OnTaskProgress, TaskOutcome
 from offload.belady import belady_pool_loads
-from offload.errors import WaitCancelled
 from offload.eviction import EvictionPolicy, make_eviction
 from offload.profile import DomainProfile
 from offload.replay import replay
@@ -53,18 +53,8 @@ def bench_policies(
 ) -> TaskOutcome:
     """Runs outside the engine's budget, on the loaded model; the engine is as it was afterwards. Raises
     WaitCancelled."""
-    kept_config, kept_slots, was_approx = engine.config, engine.budget.slots_per_layer, engine.state.is_approx
-    kept_after_layer, engine.state.after_layer = engine.state.after_layer, lambda layer: _stop_if(is_cancelled)
-    try:
-        return _Bench(engine, is_quick, on_progress).run(links)
-    finally:
-        engine.state.after_layer, engine.state.is_approx = kept_after_layer, was_approx
-        engine.rebuild(kept_config, kept_slots)
-
-
-def _stop_if(is_cancelled: Callable[[], bool]) -> None:
-    if is_cancelled():
-        raise WaitCancelled("Stopped.")
+    with borrowed(engine, is_cancelled) as base:
+        return _Bench(engine, base, is_quick, on_progress).run(links)
 
 
 def _ratio(baseline: float | None, other: float | None) -> float | None:
@@ -74,9 +64,8 @@ def _ratio(baseline: float | None, other: float | None) -> float | None:
 class _Bench:
     """One run of the bench."""
 
-    def __init__(self, engine: OffloadedModel, is_quick: bool, on_progress: OnTaskProgress) -> None:
-        self._engine, self._on_progress = engine, on_progress
-        self._base = replace(engine.config, memory_bytes=None, residency=None, mode=EXACT, link_bytes_per_s=None)
+    def __init__(self, engine: OffloadedModel, base: EngineConfig, is_quick: bool, on_progress: OnTaskProgress) -> None:
+        self._engine, self._base, self._on_progress = engine, base, on_progress
         self._slots = share_of_experts(engine, _RESIDENCY)
         self._num_tok, self._per_domain = (24, 1) if is_quick else (48, 3)
         self._num_timed, self._num_profiled = (3, 2) if is_quick else (21, 6)
@@ -89,10 +78,8 @@ class _Bench:
         engine = self._engine
         for link in links:
             check_link(link)
-        require_free(engine.loaded.plan.geometry.expert_bytes_total, "Holding every expert, to measure the floor,")
         self._on_progress("answering with every expert resident", 0, 1)
-        engine.rebuild(self._base, all_slots(engine))
-        tasks = make_tasks(engine, self._num_tok, self._per_domain)
+        tasks = make_tasks(engine, self._base, self._num_tok, self._per_domain)
         timed = tasks[: self._num_timed]
         self._make_profiles(timed)
         floor_ms = self._floor_ms(timed[:1])
@@ -137,7 +124,8 @@ class _Bench:
     # -- calibration --------------------------------------------------------------------------------------------------
 
     def _floor_ms(self, tasks: Sequence[Task]) -> float:
-        runs = [run_task(self._engine, self._base, all_slots(self._engine), task) for task in tasks]
+        slots = all_slots(self._engine)
+        runs = [run_task(self._engine, self._base, slots, task, everyone(slots)) for task in tasks]
         return statistics.median(time for run in runs for time in run.tpot_ms)
 
     def _rate(self, link: str, layer_s: float, floor_ms: float, tasks: Sequence[Task]) -> float | None:
@@ -178,7 +166,7 @@ class _Bench:
         variant, slots = VARIANTS[name], self._slots_of(name)
         warm: Sequence[Sequence[int]] | None = None
         if variant.is_whole:
-            warm = [range(num_slots) for num_slots in slots]
+            warm = everyone(slots)
         elif variant.has_profile:
             warm = self._profiles[task.domain].warm_start(slots)
         return run_task(self._engine, self._config(name, rate), slots, task, warm)
@@ -189,8 +177,9 @@ class _Bench:
         for done, (name, run) in enumerate(pairs, start=1):
             runs[name].append(run)
             self._on_progress(f"link {link}", done, len(runs) * len(tasks))
-        bytes_per_s = rate or self._engine.link.best_bytes_per_s or 1e9
-        load_ms = expert_bytes(self._engine) / bytes_per_s * 1000
+        seen = [run.best_bytes_per_s for many in runs.values() for run in many if run.best_bytes_per_s is not None]
+        bytes_per_s = rate or max(seen, default=None)
+        load_ms = expert_bytes(self._engine) / bytes_per_s * 1000 if bytes_per_s else 0.0
         floor_ms = statistics.fmean(time for run in runs[FLOOR] for time in run.tpot_ms)
         times = StepTimes(layer_s, self._expert_s(), floor_ms / 1000)
         modelled = {name: self._modelled_s(name, tasks, runs[name], bytes_per_s, times) for name in self._names}
@@ -212,11 +201,11 @@ class _Bench:
         return self._engine.layers[0].measure_expert_compute_s(hidden_dim)
 
     def _modelled_s(
-        self, name: str, tasks: Sequence[Task], runs: Sequence[Run], bytes_per_s: float, times: StepTimes
+        self, name: str, tasks: Sequence[Task], runs: Sequence[Run], bytes_per_s: float | None, times: StepTimes
     ) -> float | None:
-        """Seconds a token without noise; None where approximate answers would route otherwise."""
+        """Seconds a token without noise; None where approximate answers would route otherwise, or nothing was moved."""
         variant, slots = VARIANTS[name], self._slots_of(name)
-        if variant.mode == APPROX:
+        if variant.mode == APPROX or bytes_per_s is None:
             return None
         virtual = [
             VirtualRun(task, variant, slots, run.initial, bytes_per_s, times, self._engine.tuned.weights)

@@ -16,13 +16,10 @@ from typing import Any
 
 import torch
 
-from engine.bench.workload import Task, all_slots, make_tasks
-from engine.config import EXACT
+from engine.bench.workload import Task, borrowed, make_tasks
 from engine.offloaded_model import OffloadedModel
-from engine.planning import require_free
 from engine.score_shift import ScoreShift
 from engine.task_outcome import OnTaskProgress, TaskOutcome
-from offload.errors import WaitCancelled
 
 NORMED, AFTER_ATTENTION, AFTER_MOE = "normed MoE input", "residual after attention", "residual after the MoE"
 _FARTHEST = 4
@@ -54,7 +51,7 @@ class _Asked:
     def judge(self, scores: torch.Tensor, truth: torch.Tensor, chosen: Sequence[int], top_k: int) -> None:
         self.plain.add(scores.topk(top_k)[1][0].tolist(), chosen)
         self.shifted.add(self.shift.apply(scores).topk(top_k)[1][0].tolist(), chosen)
-        if self.shift.is_due:
+        if self.shift.take_due():
             self.shift.learn(truth)
 
 
@@ -62,22 +59,14 @@ def bench_prediction(
     engine: OffloadedModel, is_quick: bool, on_progress: OnTaskProgress, is_cancelled: Callable[[], bool]
 ) -> TaskOutcome:
     """With every expert resident, outside the budget; the engine is as it was afterwards. Raises WaitCancelled."""
-    require_free(engine.loaded.plan.geometry.expert_bytes_total, "Holding every expert")
-    kept_config, kept_slots, was_approx = engine.config, engine.budget.slots_per_layer, engine.state.is_approx
-    base = replace(engine.config, memory_bytes=None, residency=None, mode=EXACT, link_bytes_per_s=None, prefetch="none")
-    try:
+    asked: dict[tuple[str, int, int], _Asked] = {}
+    with borrowed(engine, is_cancelled) as base:
         on_progress("answering with every expert resident", 0, 1)
-        engine.rebuild(base, all_slots(engine))
-        engine.set_mode(EXACT)
-        tasks = make_tasks(engine, 16 if is_quick else 48, 1 if is_quick else 3)
-        asked: dict[tuple[str, int, int], _Asked] = {}
+        tasks = make_tasks(engine, replace(base, prefetch="none"), 16 if is_quick else 48, 1 if is_quick else 3)
         with _block_outputs(engine) as outputs:
             for number, task in enumerate(tasks):
                 on_progress("asking", number, len(tasks))
-                _ask(engine, task, outputs, asked, is_cancelled)
-    finally:
-        engine.state.is_approx = was_approx
-        engine.rebuild(kept_config, kept_slots)
+                _ask(engine, task, outputs, asked)
     return _outcome(asked, len(engine.layers), sum(len(task.answer) - 1 for task in tasks))
 
 
@@ -110,13 +99,10 @@ def _ask(
     task: Task,
     outputs: dict[int, torch.Tensor],
     asked: dict[tuple[str, int, int], _Asked],
-    is_cancelled: Callable[[], bool],
 ) -> None:
     engine.decoder.cache.reset()
     engine.decoder.prefill(task.prompt, lambda done_tok: None)
     for _ in engine.decoder.force(task.answer[:-1]):
-        if is_cancelled():
-            raise WaitCancelled("Stopped.")
         for layer in range(len(engine.layers)):
             for ahead in range(layer + 1, min(layer + 1 + _FARTHEST, len(engine.layers))):
                 for name, scores in _scores(engine, layer, ahead, outputs):

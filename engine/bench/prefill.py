@@ -13,13 +13,12 @@ from itertools import product
 from time import perf_counter
 
 from engine.bench.links import RATIO_OF_PAPER, check_link, fixed_rate, link_label
-from engine.bench.workload import all_slots, layer_time_s, make_tasks, residents, share_of_experts
-from engine.config import EXACT, FULL_LAYER, RING, EngineConfig
+from engine.bench.workload import borrowed, everyone, layer_time_s, make_tasks, share_of_experts, warm_up
+from engine.config import FULL_LAYER, RING, EngineConfig
 from engine.errors import ConfigError
 from engine.expert_prefill import LayerPrefill
 from engine.offloaded_model import OffloadedModel
 from engine.task_outcome import OnTaskProgress, TaskOutcome
-from offload.errors import WaitCancelled
 
 _RESIDENCY = 0.5
 _WHOLE, _SELECTIVE, _PIPELINE = "full layers", "selective", "one at a time"
@@ -49,25 +48,19 @@ def bench_prefill(
         check_link(link)
         if link == RATIO_OF_PAPER:
             raise ConfigError("Link B is calibrated on decode.", "Take A, own or a bandwidth.")
-    kept_config, kept_slots, was_approx = engine.config, engine.budget.slots_per_layer, engine.state.is_approx
-    try:
-        return _Bench(engine, 2 if is_quick else 5, on_progress, is_cancelled).run(links)
-    finally:
-        engine.state.is_approx = was_approx
-        engine.rebuild(kept_config, kept_slots)
+    with borrowed(engine, is_cancelled) as base:
+        return _Bench(engine, base, 2 if is_quick else 5, on_progress).run(links)
 
 
 class _Bench:
     def __init__(
         self,
         engine: OffloadedModel,
+        base: EngineConfig,
         num_rounds: int,
         on_progress: OnTaskProgress,
-        is_cancelled: Callable[[], bool],
     ) -> None:
-        self._engine, self._num_rounds = engine, num_rounds
-        self._on_progress, self._is_cancelled = on_progress, is_cancelled
-        self._base = replace(engine.config, memory_bytes=None, residency=None, mode=EXACT, link_bytes_per_s=None)
+        self._engine, self._base, self._num_rounds, self._on_progress = engine, base, num_rounds, on_progress
         self._slots = share_of_experts(engine, _RESIDENCY)
         shapes = engine.loaded.plan.geometry.layers
         switches = [slots // shape.top_k for slots, shape in zip(self._slots, shapes, strict=True)]
@@ -78,9 +71,8 @@ class _Bench:
 
     def run(self, links: Sequence[str]) -> TaskOutcome:
         engine = self._engine
-        engine.rebuild(self._base, all_slots(engine))
         self._on_progress("calibrating", 0, 1)
-        (task, *_) = make_tasks(engine, 8, 1)
+        (task, *_) = make_tasks(engine, self._base, 8, 1)
         layer_s = layer_time_s(engine, task)
         words = task.prompt * (max(self._lengths) // len(task.prompt) + 1)
         report: dict[str, object] = {"switch_tok": self._switch_tok, "slots": list(self._slots)}
@@ -103,35 +95,25 @@ class _Bench:
         for number in range(self._num_rounds):
             self._on_progress(f"link {link}", number, self._num_rounds)
             for length, path in kinds if number % 2 == 0 else reversed(kinds):
-                if self._is_cancelled():
-                    raise WaitCancelled("Stopped.")
                 runs[length, path].append(self._run(path, rate, words[:length]))
         return runs
 
     def _run(self, path: str, rate: float | None, prompt: list[int]) -> _Run:
         engine = self._engine
-        engine.rebuild(self._config(path), self._slots)
+        engine.rebuild(self._config(path, rate), self._slots)
         if isinstance(engine.prefill, LayerPrefill):
             engine.prefill.switch_tok = [1 if path == _WHOLE else _NEVER] * len(engine.layers)
-        self._fill()
-        engine.link.emulated_bytes_per_s = rate
-        before, counters = residents(engine), engine.cache.total_counters()
+        warm_up(engine, everyone(self._slots))
+        before, counters = engine.cache.residents(), engine.cache.total_counters()
         start = perf_counter()
         logits = engine.decoder.prefill(prompt, lambda done_tok: None)
         elapsed_ms = (perf_counter() - start) * 1000
         loaded = engine.cache.total_counters() - counters
         engine.cache.check_integrity()
-        return _Run(elapsed_ms, loaded.bytes_loaded, residents(engine) == before, int(logits.argmax()))
+        return _Run(elapsed_ms, loaded.bytes_loaded, engine.cache.residents() == before, int(logits.argmax()))
 
-    def _config(self, path: str) -> EngineConfig:
-        return replace(self._base, prefill=RING if path == _PIPELINE else FULL_LAYER)
-
-    def _fill(self) -> None:
-        """A full decode set: the first experts of every layer."""
-        for layer, num_slots in enumerate(self._slots):
-            for copy in self._engine.cache.warm(layer, range(num_slots)):
-                copy.wait(self._is_cancelled)
-            self._engine.cache.settle(layer)
+    def _config(self, path: str, rate: float | None) -> EngineConfig:
+        return replace(self._base, prefill=RING if path == _PIPELINE else FULL_LAYER, link_bytes_per_s=rate)
 
     def _is_equal(self, runs: dict[tuple[int, str], list[_Run]]) -> bool:
         """Every path gives the same first token."""

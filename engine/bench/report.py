@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from engine.bench.links import link_label
 from engine.bench.workload import Run
+from engine.turn_clock import percentile
 from offload.counters import Counters
 
 
@@ -58,7 +59,7 @@ class VariantRow:
             name=name,
             tpot_mean_ms=statistics.fmean(times),
             tpot_ms=statistics.median(times),
-            tpot_p95_ms=times[min(int(0.95 * len(times)), len(times) - 1)],
+            tpot_p95_ms=percentile(times, 0.95) or 0.0,
             ttft_ms=statistics.median(run.ttft_ms for run in runs),
             speedup=statistics.median(ratios),
             speedup_range=(min(ratios), max(ratios)),

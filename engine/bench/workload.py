@@ -13,12 +13,14 @@ import torch
 
 from engine.api import Message
 from engine.chat.conversation import encode
-from engine.config import EngineConfig, SamplingConfig
+from engine.config import EXACT, EngineConfig, SamplingConfig
 from engine.errors import ConfigError
 from engine.offloaded_model import OffloadedModel
+from engine.planning import require_free
 from engine.routing.prompt_sets import shipped_domains, shipped_prompts
 from engine.sampling import Sampler
 from offload.counters import Counters
+from offload.errors import WaitCancelled
 from offload.trace import RoutingTrace
 from offload.trace_writer import TraceWriter
 
@@ -54,10 +56,59 @@ class Run:
     """Per layer, the experts resident when decode began."""
     is_exact: bool
     """The answer's tokens are the task's."""
+    best_bytes_per_s: float | None
+    """The best bandwidth the link showed; None where nothing was moved."""
 
 
-def make_tasks(engine: OffloadedModel, num_tok: int, per_domain: int) -> list[Task]:
+@contextmanager
+def borrowed(engine: OffloadedModel, is_cancelled: Callable[[], bool]) -> Iterator[EngineConfig]:
+    """The engine for a bench that rebuilds it: EXACT, and stopped after any layer by `is_cancelled`.
+
+    Yields the configuration to start from. Afterwards the engine is as it was, with an empty expert cache. Raises
+    BudgetError when there is no room for every expert, and WaitCancelled out of forwards.
+    """
+    require_free(engine.loaded.plan.geometry.expert_bytes_total, "Holding every expert, to measure the floor,")
+    kept = engine.config, engine.budget.slots_per_layer
+    state, was_approx, after_layer = engine.state, engine.state.is_approx, engine.state.after_layer
+
+    def stop_if_cancelled(layer: int) -> None:
+        if is_cancelled():
+            raise WaitCancelled("Stopped.")
+
+    state.after_layer = stop_if_cancelled
+    engine.set_mode(EXACT)
+    try:
+        yield replace(engine.config, memory_bytes=None, residency=None, mode=EXACT, link_bytes_per_s=None)
+    finally:
+        state.after_layer, state.is_approx = after_layer, was_approx
+        engine.rebuild(*kept)
+
+
+def make_all_resident(engine: OffloadedModel, config: EngineConfig) -> None:
+    """Rebuilds the engine with a slot for every expert, and fills them."""
+    slots = all_slots(engine)
+    engine.rebuild(config, slots)
+    warm_up(engine, everyone(slots))
+
+
+def everyone(slots_per_layer: Sequence[int]) -> list[range]:
+    """Per layer, the experts 0, 1, ... that fill its slots: all of them, where there are as many."""
+    return [range(num_slots) for num_slots in slots_per_layer]
+
+
+def warm_up(engine: OffloadedModel, experts: Sequence[Sequence[int]]) -> None:
+    """Makes `experts[l]`, as many as layer l has slots, resident; over the real link. Raises WaitCancelled."""
+    rate, engine.link.emulated_bytes_per_s = engine.link.emulated_bytes_per_s, None
+    for layer, (chosen, num_slots) in enumerate(zip(experts, engine.cache.slots_per_layer, strict=True)):
+        for copy in engine.cache.warm(layer, list(chosen)[:num_slots]):
+            copy.wait(engine.state.is_cancelled)
+        engine.cache.settle(layer)
+    engine.link.emulated_bytes_per_s = rate
+
+
+def make_tasks(engine: OffloadedModel, config: EngineConfig, num_tok: int, per_domain: int) -> list[Task]:
     """Every shipped domain's first prompts, answered with every expert resident. Leaves the engine rebuilt so."""
+    make_all_resident(engine, config)
     room = engine.budget.context_tok - num_tok
     if room < 1:
         raise ConfigError(
@@ -118,18 +169,16 @@ def run_task(
     """The task under other policies, from an empty expert cache, or one holding `warm`. Raises WaitCancelled."""
     engine.rebuild(config, slots_per_layer)
     engine.set_mode(config.mode)
+    if warm is not None:
+        warm_up(engine, warm)
     rate, engine.link.emulated_bytes_per_s = engine.link.emulated_bytes_per_s, None  # decode is what is compared
-    for layer, experts in enumerate(warm or ()):
-        for copy in engine.cache.warm(layer, list(experts)[: slots_per_layer[layer]]):
-            copy.wait(engine.state.is_cancelled)
-        engine.cache.settle(layer)
     start = perf_counter()
     logits = engine.decoder.prefill(task.prompt, lambda done_tok: None)
     engine.link.emulated_bytes_per_s = rate
     tokens = engine.decoder.tokens(logits, Sampler(SamplingConfig(temperature=0.0)), len(task.answer))
     answer = [next(tokens)]
     last = perf_counter()
-    ttft_ms, initial = (last - start) * 1000, residents(engine)
+    ttft_ms, initial = (last - start) * 1000, engine.cache.residents()
     before, waited = engine.cache.total_counters(), engine.state.link_wait_s
     times = []
     for token in tokens:
@@ -139,14 +188,14 @@ def run_task(
         last = now
     engine.cache.check_integrity()
     waited_ms = (engine.state.link_wait_s - waited) * 1000
-    return Run(ttft_ms, times, engine.cache.total_counters() - before, waited_ms, initial, answer == task.answer)
-
-
-def residents(engine: OffloadedModel) -> tuple[tuple[int, ...], ...]:
-    """Per layer, the experts that are resident."""
-    return tuple(
-        tuple(e for e in range(shape.num_experts) if engine.cache.is_resident(layer, e))
-        for layer, shape in enumerate(engine.loaded.plan.geometry.layers)
+    return Run(
+        ttft_ms,
+        times,
+        engine.cache.total_counters() - before,
+        waited_ms,
+        initial,
+        answer == task.answer,
+        engine.link.best_bytes_per_s,
     )
 
 
@@ -166,7 +215,8 @@ def layer_time_s(engine: OffloadedModel, task: Task) -> float:
     ends: list[tuple[int, float]] = []
     kept, engine.state.after_layer = engine.state.after_layer, lambda layer: ends.append((layer, perf_counter()))
     try:
-        run_task(engine, replace(engine.config, link_bytes_per_s=None), all_slots(engine), task)
+        slots = all_slots(engine)
+        run_task(engine, replace(engine.config, link_bytes_per_s=None), slots, task, everyone(slots))
     finally:
         engine.state.after_layer = kept
     pairs = _steps_between(ends)

@@ -2,6 +2,3 @@
 
 `uniform`: the same share of each layer's experts. `nonuniform`: slots moved, from there, to the layers that gain.
 """
-
-SLOT_PLANNING_NAMES = ("uniform", "nonuniform")
-"""The planners."""

@@ -10,6 +10,7 @@ from engine.bench.policies import bench_policies
 from engine.bench.prediction import bench_prediction
 from engine.bench.prefill import bench_prefill
 from engine.bench.variants import QUICK_VARIANTS
+from engine.bench.workload import borrowed, make_all_resident
 from engine.errors import ConfigError
 from offload.errors import WaitCancelled
 from tests.architectures.test_matrix import open_model, prompt_of
@@ -22,6 +23,21 @@ def never() -> bool:
 
 def ignore(stage: str, done: int, total: int) -> None:
     pass
+
+
+def test_borrowed_it_is_exact_and_given_back_as_it_was(tmp_path: Path) -> None:
+    engine = open_model(save_checkpoint(tmp_path / "m", "qwen3_moe"), residency=0.5, mode="approx", alpha=100.0)
+    try:
+        engine.set_mode("approx")
+        with borrowed(engine, never) as base:
+            assert not engine.state.is_approx
+            assert base.mode == "exact"
+            make_all_resident(engine, base)
+            assert engine.cache.residents() == (tuple(range(8)),) * 3
+        assert engine.state.is_approx
+        assert engine.cache.slots_per_layer == engine.budget.slots_per_layer
+    finally:
+        engine.close()
 
 
 @pytest.mark.long

@@ -117,7 +117,7 @@ def test_a_constant_error_of_the_prediction_is_learned_and_taken_off() -> None:
         truth = torch.randn(1, 8, generator=generator)
         predicted = shift.apply(truth - error)
         found += set(predicted.topk(2)[1][0].tolist()) == set(truth.topk(2)[1][0].tolist())
-        if shift.is_due:
+        if shift.take_due():
             shift.learn(truth)
     assert shift.is_used
     assert found >= 180
@@ -129,7 +129,7 @@ def test_a_shift_that_finds_less_is_not_used() -> None:
         big = torch.full((1, 4), 0.0)
         big[0, step % 2] = 1.0  # the prediction is right; the error swings, and is largest where it does harm
         shift.apply(big)
-        if shift.is_due:
+        if shift.take_due():
             shift.learn(big * 3 + torch.tensor([[0.0, 0.0, 1.9, 0.0]]))
     assert not shift.is_used
     assert torch.equal(shift.apply(big), big)
