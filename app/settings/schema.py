@@ -125,7 +125,8 @@ SETTINGS: tuple[Setting, ...] = (
     _engine(
         "offload.prefetch_depth",
         "Prefetch depth",
-        "Experts prefetched a layer, at most.",
+        "Experts prefetched a layer, at most. The prefetchers -floor and -gain use it only until they have measured how"
+        " much time a layer leaves.",
         Kind.INTEGER,
         1,
         low=0,
