@@ -56,10 +56,6 @@ class HeatLayout(NamedTuple):
         num_experts = self.experts_per_cell * self.layers_per_cell
         return (f"1 cell = {num_experts} experts", f"{num_experts} a cell") if self.is_grouped else ()
 
-    def line_of(self, layer: int) -> int:
-        """The line a layer is drawn in."""
-        return layer // self.layers_per_cell // self.layers_per_row % self.rows
-
     def layer_at(self, column: int, line: int, num_columns: int) -> int:
         """The first layer drawn at a place of the map of `num_columns` experts or slots; may be beyond the last."""
         cells = -(-num_columns // self.experts_per_cell) * self.cell_width

@@ -67,9 +67,9 @@ class TpotPanel(Panel):
         ]
 
     def _heading(self, timing: Timing, width: int) -> Content:
-        now, speed = figures.milliseconds(timing.tpot_now_ms), figures.tok_per_s(timing.tpot_mean_ms)
-        limit = times_the_limit(timing)
-        return heading(self.TITLE, (f"{now} · {speed} · {limit} limit", f"{now} · {speed}", now), width)
+        mean, speed = f"mean {figures.milliseconds(timing.tpot_mean_ms)}", figures.tok_per_s(timing.tpot_mean_ms)
+        limit = f"{times_the_limit(timing)} limit"
+        return heading(self.TITLE, (f"{mean} · {speed} · {limit}", f"{mean} · {limit}", mean), width)
 
     def _split_key(self, timing: Timing) -> list[Content]:
         return [

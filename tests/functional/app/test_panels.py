@@ -45,7 +45,7 @@ async def test_the_split_of_decode_time_and_the_limit_are_shown_and_dashes_witho
     await stage.see("compute –")
     await stage.see("· – limit")
     timing = Timing(
-        tpot_now_ms=50.0,
+        tpot_now_ms=80.0,
         tpot_mean_ms=50.0,
         compute_rate=0.6,
         link_wait_rate=0.3,
@@ -53,7 +53,7 @@ async def test_the_split_of_decode_time_and_the_limit_are_shown_and_dashes_witho
         times_the_limit=1.38,
     )
     stage.engine.snapshot = _decoding(20, timing=timing)
-    for text in ("compute 60 %", "copy 30 %", "overhead 10 %", "~1.4× limit"):
+    for text in ("compute 60 %", "copy 30 %", "overhead 10 %", "mean 50 ms · ", "~1.4× limit"):
         await stage.see(text)
     stage.engine.snapshot = _decoding(21, timing=replace(timing, is_limit_estimate=False))
     await stage.see("· 1.4× limit")
@@ -122,7 +122,7 @@ async def test_a_layer_is_opened_by_key_and_by_click(stage: Stage) -> None:
     await stage.until(lambda: isinstance(stage.app.screen, ChatScreen))
     layout = column.query_one(ResidencyMap).layout_plan
     assert layout is not None
-    await stage.pilot.click(ResidencyMap, offset=(6, layout.line_of(10)))
+    await stage.pilot.click(ResidencyMap, offset=(6, 10 // layout.layers_per_row))
     await stage.see("LAYER 10")
 
 

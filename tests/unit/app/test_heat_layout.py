@@ -89,8 +89,8 @@ def test_slot_counts_take_columns_only_where_there_are_any() -> None:
 def test_a_place_of_the_map_names_its_layer(layout: HeatLayout) -> None:
     block_width = LABEL_WIDTH + 16 * layout.cell_width + layout.count_width + 2
     for layer in range(0, 30, 2):
-        block = layer // layout.layers_per_row // layout.rows
-        assert layout.layer_at(block * block_width + 5, layout.line_of(layer), 16) == layer
+        block, line = divmod(layer // layout.layers_per_row, layout.rows)
+        assert layout.layer_at(block * block_width + 5, line, 16) == layer
 
 
 def test_layers_with_fewer_experts_are_filled_up() -> None:
