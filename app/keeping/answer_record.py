@@ -32,6 +32,15 @@ def kept_summary(kept: Mapping[str, Any] | None) -> str:
     return _told(summary, kept) or ""
 
 
+def kept_summaries(kept: Mapping[str, Any] | None) -> list[str]:
+    """The lines below an answer that was kept: one for each time it was written, numbered where there are more."""
+    lines: list[str] = []
+    while isinstance(kept, Mapping):
+        lines.insert(0, kept_summary(kept))
+        kept = kept.get("before")
+    return [f"part {number} of {len(lines)}: {line}" for number, line in enumerate(lines, 1)] if lines[1:] else lines
+
+
 def kept_lines(kept: Mapping[str, Any] | None) -> list[str]:
     """The long form for an answer that was kept; none where there is no record of it."""
     return _told(stats_lines, kept) or []
@@ -88,6 +97,11 @@ def _experts(stats: TurnStats) -> tuple[str, ...]:
     )
 
 
+def _link_wait_ms(stats: TurnStats) -> float | None:
+    """None without a second token, for which older records have 0."""
+    return None if stats.tpot_ms is None else stats.link_wait_ms
+
+
 def stats_lines(stats: TurnStats, reason: str, top_k: int | None) -> list[str]:
     """The long form, one aspect a line, for `ask --stats`."""
     counters = stats.counters
@@ -125,7 +139,7 @@ def stats_lines(stats: TurnStats, reason: str, top_k: int | None) -> list[str]:
         "prefetch": prefetch,
         "link": (
             f"{format_bytes(stats.decode_bytes)} moved in decode",
-            f"{figures.milliseconds(stats.link_wait_ms)} waited for it",
+            f"{figures.milliseconds(_link_wait_ms(stats))} waited for it",
             stats.link,
         ),
     }

@@ -100,8 +100,8 @@ def _turn_markdown(turn: TurnRecord) -> list[str]:
     parts.append(turn.text.rstrip())
     notes = [*turn.markers]
     if turn.role == ASSISTANT:
-        line = answer_record.kept_summary(turn.stats)
-        notes.append(line or " · ".join(filter(None, (_STATE_WORDS.get(turn.state, ""), turn.mode_label))))
+        lines = [line for line in answer_record.kept_summaries(turn.stats) if line]
+        notes += lines or [" · ".join(filter(None, (_STATE_WORDS.get(turn.state, ""), turn.mode_label)))]
     elif turn.state in _STATE_WORDS:
         notes.append(_STATE_WORDS[turn.state])
     return parts + [f"*{note}*" for note in notes if note]

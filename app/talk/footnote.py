@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from app.keeping import answer_record
 from app.keeping.records import FAILED, PARTIAL, STOPPED, TurnRecord
@@ -18,11 +17,7 @@ def footnote(exchange: Exchange, key_of: Callable[[str], str]) -> str:
     answer = exchange.answer
     if answer is None:
         return ""
-    kept: dict[str, Any] | None = answer.stats
-    lines: list[str] = []
-    while kept is not None:
-        lines.insert(0, answer_record.kept_summary(kept))
-        kept = kept.get("before")
+    lines = answer_record.kept_summaries(answer.stats)
     if not lines and answer.state == PARTIAL:
         lines = [_INTERRUPTED]
     elif not lines and answer.state == STOPPED:

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from app import figures, progress_line
-from app.keeping.answer_record import as_json, kept_summary, stats_lines, summary
+from app.figures import DASH
+from app.keeping.answer_record import as_json, kept_summaries, kept_summary, stats_lines, summary
 from app.sanitise import visible
 from engine.events import CANCELLED, LABEL_APPROX, STOP, LoadProgress, PrefillProgress
 from tests.functional.app.fake_engine import counters, stats
@@ -105,6 +106,20 @@ def test_the_long_form_names_every_count_with_its_whole() -> None:
 def test_an_answer_without_decode_shows_dashes() -> None:
     text = "\n".join(stats_lines(stats(0), STOP, top_k=2))
     assert "– resident hits" in text
+
+
+def test_an_answer_without_a_second_token_has_no_wait_for_the_link() -> None:
+    for link_wait_ms in (None, 0.0):
+        alone = replace(stats(1), tpot_ms=None, link_wait_ms=link_wait_ms)
+        assert f"{DASH} waited for it" in "\n".join(stats_lines(alone, STOP, top_k=2))
+    assert "0.0 ms waited for it" in "\n".join(stats_lines(replace(stats(9), link_wait_ms=0.0), STOP, top_k=2))
+
+
+def test_the_parts_of_a_continued_answer_are_numbered() -> None:
+    first, second = as_json(stats(8), CANCELLED), as_json(stats(5), STOP)
+    assert kept_summaries(first) == [kept_summary(first)]
+    told = kept_summaries({**second, "before": first})
+    assert told == [f"part 1 of 2: {kept_summary(first)}", f"part 2 of 2: {kept_summary(second)}"]
 
 
 def test_the_line_below_a_kept_answer_is_the_one_it_had() -> None:
