@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import Enum, auto
 from typing import ClassVar, NamedTuple
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import ActiveBinding, Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import Screen
@@ -106,8 +107,7 @@ class DomainMenu(Screen[Domain | None]):
             case "cancel_task":
                 return not is_asking and task is not None and task.is_build
             case "back":
-                is_busy = self._bridge.is_loading or (task is not None and task.is_build)
-                return is_asking or self._can_go_back or is_busy
+                return is_asking or self._can_go_back or self._can_stop
             case _:
                 return True
 
@@ -166,12 +166,36 @@ class DomainMenu(Screen[Domain | None]):
         """Take the question back; else stop building; else leave the menu without a choice; else stop loading."""
         if self._asking is not None:
             self._ask(None)
-        elif self._book.task is not None and self._book.task.is_build and not self._book.task.is_cancelling:
+        elif self._can_stop_building:
             self.action_cancel_task()
         elif self._can_go_back:
             self.dismiss(None)
         elif self._bridge.stop_loading():
             self._show_all()
+
+    @property
+    def active_bindings(self) -> dict[str, ActiveBinding]:
+        """Those of a screen; the key that goes back is called by what it would stop now."""
+        active = super().active_bindings
+        if self._asking is not None or not self._can_stop:
+            return active
+        return {
+            key: entry._replace(binding=replace(entry.binding, description="Stop"))
+            if entry.binding.id == "menu.back"
+            else entry
+            for key, entry in active.items()
+        }
+
+    @property
+    def _can_stop_building(self) -> bool:
+        task = self._book.task
+        return task is not None and task.is_build and not task.is_cancelling
+
+    @property
+    def _can_stop(self) -> bool:
+        """Going back would stop building, or loading, unless there is something to take back first."""
+        is_load_stoppable = self._bridge.is_loading and not self._bridge.is_stopping_load
+        return self._can_stop_building or (is_load_stoppable and not self._can_go_back)
 
     @property
     def _domain(self) -> Domain:
@@ -192,7 +216,7 @@ class DomainMenu(Screen[Domain | None]):
         self._show_engine()
         book, bridge = self._book, self._bridge
         is_idle = (book.task is None, book.is_known, bridge.is_loading, bridge.is_down)
-        keys = (self._asking, *is_idle, book.names(), self._domain.name)
+        keys = (self._asking, *is_idle, self._can_stop, book.names(), self._domain.name)
         if keys != self._shown_keys:  # the footer is composed anew: not on every beat
             self._shown_keys = keys
             self.refresh_bindings()

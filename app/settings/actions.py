@@ -231,7 +231,7 @@ ACTIONS: tuple[Action, ...] = (
         "menu.delete", "d", "Delete profile", "delete its profile", "Menu of domains", "ask_delete", "Delete profile"
     ),
     Action("menu.cancel", "c", "Cancel", "stop building a profile", "Menu of domains", "cancel_task", "Cancel"),
-    Action("menu.back", "escape", "Back", "back to the chat", "Menu of domains", "back", "Back"),
+    Action("menu.back", "escape", "Back", "back to the chat; else stop loading", "Menu of domains", "back", "Back"),
     # The list of chats
     Action("chats.open", "enter", "Open", "open the highlighted chat", "List of chats", "open", "Open"),
     Action("chats.rename", "ctrl+e", "Rename", "call it something else", "List of chats", "rename", "Rename", True),

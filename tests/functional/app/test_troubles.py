@@ -143,6 +143,7 @@ class TestSlowEngine:
             await stage.open_chat()
         stage.engine.tell(LoadProgress("reading weights", 12 * MIB, 139 * MIB))
         await stage.see("12.0 MiB of 139 MiB  ·  esc stops")
+        await stage.see("esc Stop ")
         await stage.pilot.press("escape")
         await stage.until(lambda: stage.engine.sent[-1] == Cancel())
         await stage.see("stopping …")
