@@ -168,7 +168,7 @@ class EngineBridge:
         return EXACT if self.coming_mode == APPROX else APPROX
 
     def ask_mode(self, mode: str) -> None:
-        """Ask for a mode, unless it holds or is asked for. It holds once ModeChanged says so, or the engine restarts."""
+        """Ask for a mode, unless it comes anyway. It holds once ModeChanged says so, or the engine restarts."""
         if mode != self.coming_mode:
             self.wanted_mode = mode
             self.send(SetMode(mode))

@@ -54,7 +54,7 @@ class HeadlessAnswers:
         return None
 
     def set_mode(self, mode: str) -> None:
-        """EXACT or APPROX from the next answer on. Raises ConfigError."""
+        """EXACT or APPROX from the next answer on."""
         self._link.send(SetMode(mode))
         self.mode = mode
 

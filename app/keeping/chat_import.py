@@ -1,4 +1,4 @@
-"""Chats read back from the JSON that `app.keeping.export` writes. A chat that is there already is not imported twice."""
+"""Chats read back from the JSON that `app.keeping.export` writes. A chat that is there is not imported twice."""
 
 from __future__ import annotations
 

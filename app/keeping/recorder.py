@@ -23,11 +23,6 @@ class Recorder:
         self._unmade_changes: list[Callable[[], None]] = []
         self._last_complaint = ""
 
-    @property
-    def num_unsaved(self) -> int:
-        """Chats, turns and deletions that wait to be written."""
-        return len(self._unsaved_chats) + len(self._unsaved_turns) + len(self._unmade_changes)
-
     def save_chat(self, chat: ChatRecord) -> None:
         """Note the chat for `flush`; chats without a turn are never written."""
         self._chats[chat.chat_id] = chat

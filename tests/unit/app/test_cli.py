@@ -184,7 +184,8 @@ def test_the_command_line_is_light() -> None:
 
 
 def test_the_headless_commands_load_no_screen() -> None:
-    code = "import sys, app.headless.ask, app.headless.tasks; print({'torch', 'textual', 'transformers'} & set(sys.modules))"
+    heavy = "{'torch', 'textual', 'transformers'}"
+    code = f"import sys, app.headless.ask, app.headless.tasks; print({heavy} & set(sys.modules))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "set()"
 
