@@ -19,12 +19,20 @@ import argparse
 import os
 import stat
 import sys
+from contextlib import closing
 from dataclasses import replace
 
 from app.domains import domain_named
 from app.headless.answer import HeadlessAnswers, thinking_choice
 from app.headless.chats import LAST, ChatNotFoundError, chat_id_of
-from app.headless.engine_run import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Interrupt, running_engine
+from app.headless.engine_run import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    Interrupt,
+    counted_as_running,
+    running_engine,
+)
 from app.headless.screen import HeadlessScreen
 from app.keeping import answer_record
 from app.keeping.recorder import Recorder, UnkeptRecorder
@@ -45,14 +53,11 @@ def ask(arguments: argparse.Namespace) -> int:
         screen.note(problem)
     question = question_text(arguments.question)
     store = ChatStore(AppPaths.from_environment().chats_db)
-    recorder = (UnkeptRecorder if arguments.no_save else Recorder)(store, screen.note)
-    try:
+    recorder_type, interrupt = UnkeptRecorder if arguments.no_save else Recorder, Interrupt()
+    with counted_as_running(screen), closing(recorder_type(store, screen.note)) as recorder:
         conversation = conversation_for(arguments, settings, store, recorder)
-        interrupt = Interrupt()
         with interrupt.installed():
             ended, top_k = _answer(arguments, settings, conversation, question, screen, interrupt)
-    finally:
-        recorder.close()
     if ended is not None and arguments.stats:
         screen.stats(answer_record.stats_lines(ended.stats, ended.reason, top_k))
     if ended is None or ended.reason == CANCELLED or interrupt.since is not None:

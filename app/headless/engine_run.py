@@ -74,27 +74,32 @@ def started_engine(paths: AppPaths, screen: HeadlessScreen) -> Iterator[EngineLi
 
 
 @contextmanager
+def counted_as_running(screen: HeadlessScreen) -> Iterator[None]:
+    """Whatever else starts meanwhile knows of this run, and frees nothing it needs; another that runs is told."""
+    lock = InstanceLock(AppPaths.from_environment().instance_lock)
+    if note := lock.acquire():
+        screen.note(note)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
 def running_engine(
     config: EngineConfig, screen: HeadlessScreen, interrupt: Interrupt
 ) -> Iterator[tuple[EngineLink, EngineReady]]:
     """An engine with its model loaded, closed at the end whatever happens. Raises EngineFailure, KeyboardInterrupt."""
-    paths = AppPaths.from_environment()
-    lock = InstanceLock(paths.instance_lock)
-    if note := lock.acquire():
-        screen.note(note)
-    try:
-        with started_engine(paths, screen) as link:
-            link.send(Load(config))
-            for event in events_of(link, interrupt):
-                screen.event(event)
-                if isinstance(event, EngineReady):
-                    yield link, event
-                    return
-                if isinstance(event, Failed):
-                    raise EngineFailure(event)
-            raise KeyboardInterrupt
-    finally:
-        lock.release()
+    with started_engine(AppPaths.from_environment(), screen) as link:
+        link.send(Load(config))
+        for event in events_of(link, interrupt):
+            screen.event(event)
+            if isinstance(event, EngineReady):
+                yield link, event
+                return
+            if isinstance(event, Failed):
+                raise EngineFailure(event)
+        raise KeyboardInterrupt
 
 
 def events_of(

@@ -15,6 +15,7 @@ from app.headless.engine_run import (
     EXIT_OK,
     EngineFailure,
     Interrupt,
+    counted_as_running,
     events_of,
     running_engine,
     started_engine,
@@ -113,7 +114,7 @@ def _engine_for(task: Task, config: EngineConfig, screen: HeadlessScreen, interr
         with started_engine(AppPaths.from_environment(), screen) as link:
             yield link
     else:
-        with running_engine(config, screen, interrupt) as (link, _ready):
+        with counted_as_running(screen), running_engine(config, screen, interrupt) as (link, _ready):
             yield link
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
 from app import cli
 from app.headless import engine_run
+from app.instance import InstanceLock
+from app.keeping.recorder import Recorder
 from app.keeping.records import FAILED
 from app.keeping.store import ChatStore
 from app.paths import AppPaths
@@ -48,6 +51,25 @@ def test_a_question_and_its_answer_are_kept(play: Callable[[Play], FakeEngine]) 
     store.close()
     assert answer.stats is not None
     assert (answer.stats["domain"], answer.stats["model"]) == ("general", READY.model_name)
+
+
+@pytest.mark.parametrize("command", [["ask", "capital?"], ["--plain"]])
+def test_nothing_can_be_freed_while_chats_are_written(
+    play: Callable[[Play], FakeEngine], monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    tries: list[bool] = []
+
+    def flush(recorder: Recorder) -> None:
+        cleaner = InstanceLock(AppPaths.from_environment().instance_lock)
+        tries.append(cleaner.acquire_alone())
+        cleaner.release()
+
+    play(say_paris)
+    monkeypatch.setattr(Recorder, "flush", flush)
+    monkeypatch.setattr("sys.stdin", StringIO("capital?\n"))
+    assert cli.main(command) == 0
+    assert len(tries) > 2
+    assert not any(tries)
 
 
 def test_no_save_keeps_nothing(play: Callable[[Play], FakeEngine], tmp_path: Path) -> None:
