@@ -20,6 +20,13 @@ def tokens(number: int) -> str:
     return str(number) if number < 1000 else f"{number / 1000:.1f}".removesuffix(".0") + "k"
 
 
+def whole_percent(share: float | None) -> str:
+    """`85 %` of a share in [0, 1], and `<1 %` where rounding would deny it: for lines of a steady width."""
+    if share is None:
+        return DASH
+    return "<1 %" if 0 < share < 0.005 else f"{share * 100:.0f} %"
+
+
 def percent(part: float | None, whole: float | None = 1.0) -> str:
     """`part` of `whole` in per cent. Not quite all is not called all."""
     if part is None or not whole:

@@ -73,7 +73,7 @@ class TpotPanel(Panel):
 
     def _split_key(self, timing: Timing) -> list[Content]:
         return [
-            key_of(part, figures.percent(share), can_colour=not self.app.no_color)
+            key_of(part, figures.whole_percent(share), can_colour=not self.app.no_color)
             for part, share in zip(_PARTS, _shares(timing), strict=True)
         ]
 
