@@ -70,14 +70,14 @@ class ExpertPlant:
             loaded.modules[number].module.offload_layer = layer  # type: ignore[assignment]
             self.layers.append(layer)
         hidden_dim = int(loaded.model.config.get_text_config().hidden_size)
-        machinery.expert_compute_s = self.layers[0].measure_expert_compute_s(hidden_dim)
-        self.prefetching.set_expert_compute_s(machinery.expert_compute_s)
+        self.expert_compute_s = machinery.expert_compute_s = self.layers[0].measure_expert_compute_s(hidden_dim)
+        self.prefetching.set_expert_compute_s(self.expert_compute_s)
 
     def _make_prefill(self, state: StepState) -> ExpertPrefill:
         geometry = self._loaded.plan.geometry
         if self._has_layer_staging:
             return LayerPrefill(self.cache, LayerStaging(geometry, self.link), geometry, state.is_cancelled)
-        ring = StagingRing(STAGING_SLOTS, max(layer.expert_bytes for layer in geometry.layers), self.link)
+        ring = StagingRing(STAGING_SLOTS, geometry.largest_expert_bytes, self.link)
         return RingPrefill(self.cache, ring, geometry, state.is_cancelled)
 
     def close(self) -> None:

@@ -24,7 +24,6 @@ class LimitGauge:
     def __init__(self, engine: OffloadedModel) -> None:
         self._engine = engine
         self._geometry = engine.loaded.plan.geometry
-        self._expert_bytes = max(layer.expert_bytes for layer in self._geometry.layers)
         self._max_tok = max(_MAX_ROUTED // sum(layer.top_k for layer in self._geometry.layers), 1)
         self._writer: TraceWriter | None = None
         self._initial: Sequence[Sequence[int]] = ()
@@ -80,5 +79,5 @@ class LimitGauge:
     def _limit_ms(self, loads_per_tok: float) -> float:
         link = self._engine.link
         rate = link.emulated_bytes_per_s or link.best_bytes_per_s
-        copies_ms = loads_per_tok * self._expert_bytes / rate * 1000 if rate else 0.0
+        copies_ms = loads_per_tok * self._geometry.largest_expert_bytes / rate * 1000 if rate else 0.0
         return max(self._floor_ms, copies_ms)

@@ -113,6 +113,7 @@ class OffloadedModel:
         plant.connect(self.lookahead, self._taps, self.state, self._always_predict)
         self.link, self.pool, self.cache, self.layers = plant.link, plant.pool, plant.cache, plant.layers
         self.prefetching, self.prefill = plant.prefetching, plant.prefill
+        self.expert_compute_s = plant.expert_compute_s
         self.decoder.cache.reset()
 
     def _measure_floor_ms(self) -> float:

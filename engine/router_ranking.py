@@ -48,14 +48,21 @@ class RouterRanking(NamedTuple):
 
     def of_logits(self, logits: torch.Tensor) -> torch.Tensor:
         """The scores by which the router ranks, from what it returned: float32 [tokens, experts] both."""
-        if not self.returns_logits:
-            return logits
-        scores = self.score(logits)
-        return scores if self.bias is None else scores + self.bias
+        return self._ranked_by(logits) if self.returns_logits else logits
 
     def scores(self, hidden: torch.Tensor) -> torch.Tensor:
         """What the router ranks by: `hidden` [tokens, hidden] -> float32 [tokens, experts]."""
-        scores = self.score(F.linear(hidden.float(), self.weight, self.weight_bias))
+        return self._ranked_by(F.linear(hidden.float(), self.weight, self.weight_bias))
+
+    def of_row(self, row: torch.Tensor, scale: float) -> torch.Tensor:
+        """As `scores`, of `scale` times a vector: float32 [hidden] -> [1, experts]."""
+        logits = torch.mv(self.weight, row).mul_(scale)
+        if self.weight_bias is not None:
+            logits.add_(self.weight_bias)
+        return self._ranked_by(logits).unsqueeze(0)
+
+    def _ranked_by(self, logits: torch.Tensor) -> torch.Tensor:
+        scores = self.score(logits)
         return scores if self.bias is None else scores + self.bias
 
     def best(self, scores: torch.Tensor) -> list[int]:
@@ -115,12 +122,21 @@ def _candidates(values: Sequence[Any], weight: torch.Tensor, top_k: int) -> Iter
                 yield RouterRanking(matrix, inner, score, outer, top_k, returns_logits=False)
 
 
-def short_norm(norm: nn.Module, sample: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
-    """torch's fused RMS norm where it gives what `norm` gives on `sample` to rounding; else `norm`'s own forward."""
+def _rms_parts(norm: nn.Module | None) -> tuple[torch.Tensor, float] | None:
+    """(weight, epsilon) of what has the parts of an RMS norm; whether it is one, a sample must show."""
     weight = getattr(norm, "weight", None)
     eps = getattr(norm, "variance_epsilon", getattr(norm, "eps", None))
     if not isinstance(weight, torch.Tensor) or weight.dim() != 1 or not isinstance(eps, float):
+        return None
+    return weight, eps
+
+
+def short_norm(norm: nn.Module, sample: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
+    """torch's fused RMS norm where it gives what `norm` gives on `sample` to rounding; else `norm`'s own forward."""
+    parts = _rms_parts(norm)
+    if parts is None:
         return norm.forward
+    weight, eps = parts
     shape = weight.shape
 
     def fused(hidden: torch.Tensor) -> torch.Tensor:
@@ -141,22 +157,17 @@ def fold_norm(
 
     hidden [..., hidden] of one token -> float32 [1, experts]. None where `norm` is no plain RMS norm on `sample`.
     """
-    weight = getattr(norm, "weight", None)
-    eps = getattr(norm, "variance_epsilon", getattr(norm, "eps", None))
-    if not isinstance(weight, torch.Tensor) or weight.dim() != 1 or not isinstance(eps, float):
+    parts = _rms_parts(norm)
+    if norm is None or parts is None:
         return None
-    gain, dim, score = weight.detach().float(), weight.shape[0], ranking.score
+    weight, eps = parts
+    gain, dim = weight.detach().float(), weight.shape[0]
 
     def scores(hidden: torch.Tensor) -> torch.Tensor:
         row = hidden.view(-1).float()
         scale = (dim / (float(row.dot(row)) + eps * dim)) ** 0.5
-        logits = torch.mv(ranking.weight, row.mul(gain)).mul_(scale)
-        if ranking.weight_bias is not None:
-            logits.add_(ranking.weight_bias)
-        found = score(logits)
-        return (found if ranking.bias is None else found + ranking.bias).unsqueeze(0)
+        return ranking.of_row(row.mul(gain), scale)
 
-    assert norm is not None, "it has a weight"
     token = sample.view(-1, sample.shape[-1])[-1:]
     expected = ranking.scores(norm.forward(token))
     return scores if torch.allclose(scores(token), expected, rtol=0.05, atol=0.02) else None

@@ -81,12 +81,17 @@ class Telemetry:
 
     def turn_counters(self) -> Counters:
         """Of the answer being written, or of the last one."""
-        return (self._turn_end or self._engine.cache.total_counters()) - self._turn_start
+        return self._of_turn(self._engine.cache.total_counters())
+
+    def _of_turn(self, total: Counters) -> Counters:
+        return (self._turn_end or total) - self._turn_start
 
     def snapshot(self) -> Snapshot:
         """Everything the panels show, as of now."""
         self._sequence += 1
         per_layer = tuple(self._engine.cache.counters(layer.number) for layer in self._engine.layers)
+        total = Counters.total(per_layer)
+        turn = self._of_turn(total)
         is_running = self.phase in ("prefill", "decode")
         return Snapshot(
             sequence=self._sequence,
@@ -96,23 +101,22 @@ class Telemetry:
             slots_per_layer=self._engine.cache.slots_per_layer,
             layer_numbers=tuple(layer.geometry.layer_number for layer in self._engine.layers),
             layer_counters=per_layer,
-            turn_counters=self.turn_counters(),
+            turn_counters=turn,
             prefetch_depth=self._engine.prefetching.depth,
             context_used_tok=self.context_used_tok,
             context_tok=self._plan.context_tok,
-            timing=self._timing(),
+            timing=self._timing(is_exact=not turn.substituted),
             memory=self.memory(),
             link=self.link(),
             is_context_approximate=self.is_context_approximate,
-            counters=Counters.total(per_layer),
+            counters=total,
         )
 
-    def _timing(self) -> Timing:
+    def _timing(self, *, is_exact: bool) -> Timing:
         if self._clock is None:
             return Timing()
         timing = self._clock.timing()
         if self._turn_end is None:
-            is_exact = not self.turn_counters().substituted
             return replace(timing, times_the_limit=self.limit.estimate(self._clock.tpot_ms) if is_exact else None)
         return replace(timing, times_the_limit=self.limit.times_the_limit, is_limit_estimate=False)
 

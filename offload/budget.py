@@ -159,8 +159,7 @@ def _plan_best_staging(request: BudgetRequest) -> BudgetPlan:
 
 def _plan(request: BudgetRequest, slots: tuple[int, ...], context_tok: int, budget_bytes: int) -> BudgetPlan:
     layers = request.geometry.layers
-    biggest = max((layer.expert_bytes for layer in layers), default=0)
-    ring_bytes = pool_bytes((request.staging_slots,), (biggest,))
+    ring_bytes = pool_bytes((request.staging_slots,), (request.geometry.largest_expert_bytes,))
     return BudgetPlan(
         budget_bytes=budget_bytes,
         runtime_bytes=request.runtime_bytes,

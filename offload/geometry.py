@@ -74,6 +74,11 @@ class Geometry:
         return sum(layer.num_experts for layer in self.layers)
 
     @property
+    def largest_expert_bytes(self) -> int:
+        """Bytes of the largest expert of any layer; 0 without layers."""
+        return max((layer.expert_bytes for layer in self.layers), default=0)
+
+    @property
     def expert_bytes_total(self) -> int:
         """Bytes of all routed experts, without page padding."""
         return sum(layer.num_experts * layer.expert_bytes for layer in self.layers)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.offloaded_model import OffloadedModel
-from engine.routing.profiling import record_routing
+from engine.routing.profiling import build_domain_profile
 from engine.routing.prompt_sets import shipped_prompts
 from engine.task_outcome import OnTaskProgress
-from offload.profile import DomainProfile, build_profile
+from offload.profile import DomainProfile
 
 
 def profiles_of(
@@ -24,6 +24,7 @@ def profiles_of(
     for number, domain in enumerate(domains):
         on_progress("recording profiles", number, len(domains))
         prompts = shipped_prompts(domain)[num_skipped : num_skipped + num_prompts]
-        trace = record_routing(engine, engine.fingerprint, domain, prompts, num_tok, lambda stage, done, total: None)
-        profiles[domain] = build_profile(trace, created_s=0.0)
+        profiles[domain] = build_domain_profile(
+            engine, engine.fingerprint, domain, prompts, num_tok, lambda stage, done, total: None
+        )
     return profiles

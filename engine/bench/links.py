@@ -20,17 +20,12 @@ def check_link(name: str) -> None:
         parse_rate(name)
 
 
-def expert_bytes(engine: OffloadedModel) -> int:
-    """The largest expert's."""
-    return max(layer.expert_bytes for layer in engine.loaded.plan.geometry.layers)
-
-
 def fixed_rate(name: str, engine: OffloadedModel, layer_s: float) -> float | None:
     """Bytes per second of any link but B; None: the machine's own. `layer_s`: a layer's time in decode."""
     if name == OWN:
         return None
     if name == COPY_HIDDEN:
-        return expert_bytes(engine) / (_COPY_SHARE_OF_LAYER * layer_s)
+        return engine.loaded.plan.geometry.largest_expert_bytes / (_COPY_SHARE_OF_LAYER * layer_s)
     return parse_rate(name)
 
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, replace
 import torch
 
 from engine.bench.bench_profiles import profiles_of
-from engine.bench.links import PAPER_RATIO, RATIO_OF_PAPER, check_link, expert_bytes, fixed_rate
+from engine.bench.links import PAPER_RATIO, RATIO_OF_PAPER, check_link, fixed_rate
 from engine.bench.report import VariantRow, rows_as_lines
 from engine.bench.substitution import ALPHAS, QUICK_ALPHAS, sweep_alpha
 from engine.bench.variants import BASELINE, FLOOR, QUICK_VARIANTS, VARIANTS
@@ -57,15 +57,12 @@ def bench_policies(
         return _Bench(engine, base, is_quick, on_progress).run(links)
 
 
-def _ratio(baseline: float | None, other: float | None) -> float | None:
-    return baseline / other if baseline is not None and other else None
-
-
 class _Bench:
     """One run of the bench."""
 
     def __init__(self, engine: OffloadedModel, base: EngineConfig, is_quick: bool, on_progress: OnTaskProgress) -> None:
         self._engine, self._base, self._on_progress = engine, base, on_progress
+        self._expert_bytes = engine.loaded.plan.geometry.largest_expert_bytes
         self._slots = share_of_experts(engine, _RESIDENCY)
         self._num_tok, self._per_domain = (24, 1) if is_quick else (48, 3)
         self._num_timed, self._num_profiled = (3, 2) if is_quick else (21, 6)
@@ -133,9 +130,9 @@ class _Bench:
         if link != RATIO_OF_PAPER:
             return fixed_rate(link, self._engine, layer_s)
         self._on_progress("calibrating link B", 0, 1)
-        times = StepTimes(layer_s, self._expert_s(), floor_ms / 1000)
+        times = StepTimes(layer_s, self._engine.expert_compute_s, floor_ms / 1000)
         runs = [self._run(BASELINE, None, task) for task in tasks]
-        slowest, fastest = (expert_bytes(self._engine) / layer_s * factor for factor in (1 / 64, 64))
+        slowest, fastest = (self._expert_bytes / layer_s * factor for factor in (1 / 64, 64))
         for _ in range(_BISECTIONS):  # in the model: a noisy machine would be calibrated to its noise
             middle = math.sqrt(slowest * fastest)
             tpot_s = self._modelled_s(BASELINE, tasks, runs, middle, times)
@@ -179,10 +176,11 @@ class _Bench:
             self._on_progress(f"link {link}", done, len(runs) * len(tasks))
         seen = [run.best_bytes_per_s for many in runs.values() for run in many if run.best_bytes_per_s is not None]
         bytes_per_s = rate or max(seen, default=None)
-        load_ms = expert_bytes(self._engine) / bytes_per_s * 1000 if bytes_per_s else 0.0
+        load_ms = self._expert_bytes / bytes_per_s * 1000 if bytes_per_s else 0.0
         floor_ms = statistics.fmean(time for run in runs[FLOOR] for time in run.tpot_ms)
-        times = StepTimes(layer_s, self._expert_s(), floor_ms / 1000)
+        times = StepTimes(layer_s, self._engine.expert_compute_s, floor_ms / 1000)
         modelled = {name: self._modelled_s(name, tasks, runs[name], bytes_per_s, times) for name in self._names}
+        baseline_s = modelled[BASELINE]
         return [
             VariantRow.of(
                 name,
@@ -191,14 +189,10 @@ class _Bench:
                 self._bound(name, tasks, runs[name]),
                 load_ms,
                 floor_ms,
-                _ratio(modelled[BASELINE], modelled[name]),
+                baseline_s / own_s if baseline_s is not None and own_s is not None else None,
             )
-            for name in self._names
+            for name, own_s in modelled.items()
         ]
-
-    def _expert_s(self) -> float:
-        hidden_dim = int(self._engine.loaded.model.config.get_text_config().hidden_size)
-        return self._engine.layers[0].measure_expert_compute_s(hidden_dim)
 
     def _modelled_s(
         self, name: str, tasks: Sequence[Task], runs: Sequence[Run], bytes_per_s: float | None, times: StepTimes

@@ -18,6 +18,7 @@ from engine.config import FULL_LAYER, RING, EngineConfig
 from engine.errors import ConfigError
 from engine.expert_prefill import LayerPrefill
 from engine.offloaded_model import OffloadedModel
+from engine.routing.prompt_sets import shipped_domains
 from engine.task_outcome import OnTaskProgress, TaskOutcome
 
 _RESIDENCY = 0.5
@@ -72,7 +73,7 @@ class _Bench:
     def run(self, links: Sequence[str]) -> TaskOutcome:
         engine = self._engine
         self._on_progress("calibrating", 0, 1)
-        (task, *_) = make_tasks(engine, self._base, 8, 1)
+        (task,) = make_tasks(engine, self._base, 8, 1, shipped_domains()[:1])
         layer_s = layer_time_s(engine, task)
         words = task.prompt * (max(self._lengths) // len(task.prompt) + 1)
         report: dict[str, object] = {"switch_tok": self._switch_tok, "slots": list(self._slots)}

@@ -21,6 +21,7 @@ from offload.eviction.history import HistoryWeights
 from offload.geometry import Geometry
 from offload.prefetch import make_prefetcher
 from offload.slots import SlotPool
+from offload.warming import warm_layers
 
 _SCALE = 1024
 
@@ -82,10 +83,7 @@ class VirtualRun:
             self.cache, self._link, self._lookahead, prefetcher, geometry, always_predict=False, clock=self._clock
         )
         self._prefetching.set_expert_compute_s(times.expert_s)
-        for layer, experts in enumerate(initial):
-            for copy in self.cache.warm(layer, list(experts)):
-                copy.wait()
-            self.cache.settle(layer)
+        warm_layers(self.cache, initial)
 
     def tpot_s(self) -> float:
         """Mean seconds a token."""

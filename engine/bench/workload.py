@@ -23,6 +23,7 @@ from offload.counters import Counters
 from offload.errors import WaitCancelled
 from offload.trace import RoutingTrace
 from offload.trace_writer import TraceWriter
+from offload.warming import warm_layers
 
 _MAX_PROMPT_TOK = 160
 _LAYERS_AHEAD = 2
@@ -97,17 +98,17 @@ def everyone(slots_per_layer: Sequence[int]) -> list[range]:
 
 
 def warm_up(engine: OffloadedModel, experts: Sequence[Sequence[int]]) -> None:
-    """Makes `experts[l]`, as many as layer l has slots, resident; over the real link. Raises WaitCancelled."""
+    """As `warm_layers`, over the real link."""
     rate, engine.link.emulated_bytes_per_s = engine.link.emulated_bytes_per_s, None
-    for layer, (chosen, num_slots) in enumerate(zip(experts, engine.cache.slots_per_layer, strict=True)):
-        for copy in engine.cache.warm(layer, list(chosen)[:num_slots]):
-            copy.wait(engine.state.is_cancelled)
-        engine.cache.settle(layer)
+    warm_layers(engine.cache, experts, engine.state.is_cancelled)
     engine.link.emulated_bytes_per_s = rate
 
 
-def make_tasks(engine: OffloadedModel, config: EngineConfig, num_tok: int, per_domain: int) -> list[Task]:
-    """Every shipped domain's first prompts, answered with every expert resident. Leaves the engine rebuilt so."""
+def make_tasks(
+    engine: OffloadedModel, config: EngineConfig, num_tok: int, per_domain: int, domains: Sequence[str] | None = None
+) -> list[Task]:
+    """The first prompts of `domains`, by default of every shipped one, answered with every expert resident. Leaves the
+    engine rebuilt so."""
     make_all_resident(engine, config)
     room = engine.budget.context_tok - num_tok
     if room < 1:
@@ -115,7 +116,7 @@ def make_tasks(engine: OffloadedModel, config: EngineConfig, num_tok: int, per_d
             f"A context of {engine.budget.context_tok} tokens is too short for this bench.", "Give it more."
         )
     tasks = []
-    for domain in shipped_domains():
+    for domain in domains or shipped_domains():
         for prompt in shipped_prompts(domain)[:per_domain]:
             ids = encode(engine.loaded.tokenizer, (Message("user", prompt),))[: min(_MAX_PROMPT_TOK, room)]
             tasks.append(_task(engine, domain, ids, num_tok))

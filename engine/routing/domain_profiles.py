@@ -17,6 +17,7 @@ from engine.task_outcome import OnTaskProgress, TaskOutcome
 from offload.errors import ProfileError
 from offload.profile import DomainProfile
 from offload.slot_planning.moved_slots import with_moved_slots
+from offload.warming import warm_layers
 
 
 class DomainProfiles:
@@ -50,13 +51,7 @@ class DomainProfiles:
         if profile is None:
             return DomainSet(domain, None, None)
         cache = self._engine.cache
-        num_warmed = 0
-        for layer, experts in enumerate(profile.warm_start(cache.slots_per_layer)):
-            copies = cache.warm(layer, experts)
-            for copy in copies:
-                copy.wait(is_cancelled)
-            cache.settle(layer)
-            num_warmed += len(copies)
+        num_warmed = warm_layers(cache, profile.warm_start(cache.slots_per_layer), is_cancelled)
         return DomainSet(domain, num_warmed, self._expected(profile))
 
     def build(self, command: BuildProfile, on_progress: OnTaskProgress) -> TaskOutcome:
