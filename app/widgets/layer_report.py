@@ -10,7 +10,7 @@ from textual.content import Content
 from app import figures
 from app.live.expert_use import LayerUse, at_work
 from app.live.panel_history import PanelHistory
-from app.widgets.panel import Panel, heading, pairs, table, wrapped
+from app.widgets.panel import Panel, heading, outcomes, pairs, table, wrapped
 from app.widgets.residency_map import GLYPHS
 from app.widgets.residency_panel import COLOURS, legend
 from engine.config import format_bytes
@@ -81,16 +81,9 @@ class LayerReport(Panel):
 
     def _served(self, snapshot: Snapshot) -> list[Content]:
         counters = snapshot.layer_counters[self.number]
-        rows = (
-            ("resident hits", counters.resident_hits),
-            ("prefetched hits", counters.prefetched_hits),
-            ("late", counters.late),
-            ("misses, cold", counters.cold_misses),
-            ("misses, evicted before", counters.capacity_misses),
-            ("substituted", counters.substituted),
-        )
         listed = [
-            (name, figures.of(value, counters.routed), figures.percent(value, counters.routed)) for name, value in rows
+            (name, figures.of(value, counters.routed), figures.percent(value, counters.routed))
+            for name, value in outcomes(counters)
         ]
         return [Content.styled("routed to since load", "bold $quiet"), *table(listed)]
 

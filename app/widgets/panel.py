@@ -11,13 +11,12 @@ from textual.binding import BindingType
 from textual.content import Content
 from textual.geometry import Size
 from textual.message import Message
-from textual.screen import Screen
 from textual.widget import Widget
 
 from app import figures
 from app.live.panel_history import PanelHistory
 from app.settings.key_map import bindings_of
-from engine.events import Snapshot
+from engine.events import Counters, Snapshot
 
 
 def heading(title: str, figure: str | tuple[str, ...], width: int, style: str = "$foreground") -> Content:
@@ -62,7 +61,42 @@ def table(rows: Iterable[tuple[str, ...]]) -> list[Content]:
     ]
 
 
-class Panel(Widget, can_focus=True):
+def outcomes(counters: Counters) -> tuple[tuple[str, int], ...]:
+    """(name, count) of everything that can become of a routed expert; they add up to `counters.routed`."""
+    return (
+        ("resident hits", counters.resident_hits),
+        ("prefetched hits", counters.prefetched_hits),
+        ("late", counters.late),
+        ("misses, cold", counters.cold_misses),
+        ("misses, evicted before", counters.capacity_misses),
+        ("substituted", counters.substituted),
+    )
+
+
+class Maximisable(Widget):
+    """What every panel does with a double click and with its keys."""
+
+    is_maximised: bool
+
+    def on_click(self, event: events.Click) -> None:
+        if event.chain == 2:
+            self.action_maximise()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """What is maximised is not maximised again."""
+        return not (action == "maximise" and self.is_maximised)
+
+    def action_maximise(self) -> None:
+        """Give it the whole screen."""
+        if self.id and not self.is_maximised:
+            self.post_message(Panel.Maximised(self.id))
+
+    def action_step(self, direction: int) -> None:
+        """The focus to the next panel (1), or to the one before (-1)."""
+        (self.screen.focus_next if direction > 0 else self.screen.focus_previous)("PanelColumn Panel, ResidencyMap")
+
+
+class Panel(Maximisable, can_focus=True):
     """A few lines made from the snapshot; drawn again only when they changed. Maximised, it has a screen's room."""
 
     FOCUS_ON_CLICK = False
@@ -108,28 +142,6 @@ class Panel(Widget, can_focus=True):
 
     def on_resize(self) -> None:
         self._compose_lines()
-
-    def on_click(self, event: events.Click) -> None:
-        if event.chain == 2:
-            self.action_maximise()
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """What is maximised is not maximised again."""
-        return not (action == "maximise" and self.is_maximised)
-
-    def action_maximise(self) -> None:
-        """Give it the whole screen."""
-        if self.id and not self.is_maximised:
-            self.post_message(self.Maximised(self.id))
-
-    def action_step(self, direction: int) -> None:
-        """Move between panels."""
-        self.move_focus(self.screen, direction)
-
-    @staticmethod
-    def move_focus(screen: Screen[object], direction: int) -> None:
-        """The focus to the next panel (1), or to the one before (-1)."""
-        (screen.focus_next if direction > 0 else screen.focus_previous)("PanelColumn Panel, ResidencyMap")
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         return max(1, len(self._lines))

@@ -8,7 +8,7 @@ from textual.content import Content
 
 from app import figures
 from app.widgets.charts import Part, key_of, stacked
-from app.widgets.panel import Panel, heading, pair, pairs, table, wrapped
+from app.widgets.panel import Panel, heading, outcomes, pair, pairs, table, wrapped
 from engine.events import Snapshot
 
 _PARTS = (
@@ -82,15 +82,7 @@ class PrefetchPanel(Panel):
     def _served(self, snapshot: Snapshot) -> list[Content]:
         """The parts of what was routed."""
         counters = snapshot.turn_counters
-        rows = (
-            ("resident hits", counters.resident_hits),
-            ("prefetched hits", counters.prefetched_hits),
-            ("late", counters.late),
-            ("misses, cold", counters.cold_misses),
-            ("misses, evicted before", counters.capacity_misses),
-            ("substituted", counters.substituted),
-        )
-        return _shares("of the experts routed to in this answer", rows, counters.routed)
+        return _shares("of the experts routed to in this answer", outcomes(counters), counters.routed)
 
     def _used(self, snapshot: Snapshot) -> list[Content]:
         """The parts of what was prefetched."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
@@ -15,7 +14,7 @@ from app import figures
 from app.live.expert_use import HOT
 from app.live.panel_history import PanelHistory
 from app.settings.key_map import bindings_of
-from app.widgets.panel import Panel, heading, wrapped
+from app.widgets.panel import Maximisable, heading, wrapped
 from app.widgets.residency_map import GLYPHS, ResidencyMap
 from engine.events import ARRIVING, HOST, IN_USE, RESIDENT, SUBSTITUTE, Snapshot
 
@@ -43,7 +42,7 @@ def legend(*, is_by_slot: bool = False, are_halves: bool = False) -> list[Conten
     ]
 
 
-class ResidencyPanel(Vertical):
+class ResidencyPanel(Vertical, Maximisable):
     """Experts on the device, of all."""
 
     TITLE = "RESIDENCY"
@@ -78,23 +77,6 @@ class ResidencyPanel(Vertical):
         self._snapshot = snapshot
         self.query_one(ResidencyMap).show(snapshot, self.history.use.mark_hot(snapshot.residency))
         self._describe()
-
-    def on_click(self, event: events.Click) -> None:
-        if event.chain == 2:
-            self.action_maximise()
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """What is maximised is not maximised again."""
-        return not (action == "maximise" and self.is_maximised)
-
-    def action_maximise(self) -> None:
-        """Give it the whole screen."""
-        if self.id and not self.is_maximised:
-            self.post_message(Panel.Maximised(self.id))
-
-    def action_step(self, direction: int) -> None:
-        """Move between panels."""
-        Panel.move_focus(self.screen, direction)
 
     def _describe(self) -> None:
         """The heading and the key, which depend on how the map is laid out."""

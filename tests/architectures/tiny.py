@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
@@ -190,3 +191,12 @@ def save_tokenizer(folder: Path) -> None:
     PreTrainedTokenizerFast(
         tokenizer_object=backend, pad_token="<pad>", bos_token="<s>", eos_token="</s>"
     ).save_pretrained(folder)
+
+
+def save_endless_checkpoint(folder: Path) -> Path:
+    """A tiny checkpoint that never ends an answer by itself."""
+    save_checkpoint(folder, "qwen3_moe")
+    weights = load_file(folder / "model.safetensors")
+    weights["lm_head.weight"][2] = 0
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    return folder

@@ -13,11 +13,13 @@ from textual.pilot import Pilot
 
 from app.chat_app import ChatApp
 from app.engine_bridge import EngineBridge
+from app.headless import engine_run
 from app.keeping.store import ChatStore
 from app.screens.chat import ChatScreen
 from app.widgets.prompt import Prompt
 from tests.functional.app.fake_engine import FakeEngine, ObedientEngine
 from tests.functional.app.own_settings import settings_in
+from tests.functional.app.played_engine import Play, PlayedEngine
 
 _PATIENCE_S = 10.0
 
@@ -120,3 +122,16 @@ async def stage(
     async with staged.app.run_test(size=size, notifications=True) as pilot:
         staged.pilot = pilot
         yield staged
+
+
+@pytest.fixture
+def play(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Play], FakeEngine]:
+    """Put an engine behind the commands that plays what it is given."""
+
+    def install(script: Play) -> FakeEngine:
+        engine = PlayedEngine(script)
+        monkeypatch.setattr(engine_run, "make_link", lambda paths: engine)
+        return engine
+
+    monkeypatch.setenv("MOE_CHAT_HOME", str(tmp_path))
+    return install

@@ -17,20 +17,7 @@ from app.paths import AppPaths
 from engine.api import BenchOverhead, BenchPolicies, Cancel, Command, Load, Submit, Verify
 from engine.events import CANCELLED, Failed, TaskEnded, TaskProgress, TextDelta
 from tests.functional.app.fake_engine import FakeEngine
-from tests.functional.app.played_engine import Play, PlayedEngine, say_paris
-
-
-@pytest.fixture
-def play(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Play], FakeEngine]:
-    """Put an engine behind the commands that plays what it is given."""
-
-    def install(script: Play) -> FakeEngine:
-        engine = PlayedEngine(script)
-        monkeypatch.setattr(engine_run, "make_link", lambda paths: engine)
-        return engine
-
-    monkeypatch.setenv("MOE_CHAT_HOME", str(tmp_path))
-    return install
+from tests.functional.app.played_engine import Play, say_paris
 
 
 def test_ask_prints_the_answer_and_nothing_else_on_stdout(

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from app import cli
-from app.headless import engine_run
 from app.instance import InstanceLock
 from app.keeping.recorder import Recorder
 from app.keeping.records import FAILED
@@ -20,18 +19,7 @@ from app.paths import AppPaths
 from engine.api import Command, Submit
 from engine.events import Failed, TextDelta, TurnEnded
 from tests.functional.app.fake_engine import READY, FakeEngine, stats
-from tests.functional.app.played_engine import Play, PlayedEngine, say_paris
-
-
-@pytest.fixture
-def play(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Play], FakeEngine]:
-    def install(script: Play) -> FakeEngine:
-        engine = PlayedEngine(script)
-        monkeypatch.setattr(engine_run, "make_link", lambda paths: engine)
-        return engine
-
-    monkeypatch.setenv("MOE_CHAT_HOME", str(tmp_path))
-    return install
+from tests.functional.app.played_engine import Play, say_paris
 
 
 def _kept() -> list[tuple[str, list[str]]]:

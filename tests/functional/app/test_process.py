@@ -12,11 +12,10 @@ from time import monotonic
 
 import psutil
 import pytest
-from safetensors.torch import load_file, save_file
 
 from app.keeping.store import ChatStore
 from app.paths import AppPaths
-from tests.architectures.tiny import save_checkpoint
+from tests.architectures.tiny import save_endless_checkpoint
 from tests.functional.app.terminal import CTRL_Q, CTRL_Z, ENTER, ESCAPE, F8, Terminal
 
 GONE_S = 2.0
@@ -30,11 +29,7 @@ Open = Callable[..., Terminal]
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny checkpoint that never ends an answer by itself."""
-    folder = save_checkpoint(tmp_path_factory.mktemp("tiny"), "qwen3_moe")
-    weights = load_file(folder / "model.safetensors")
-    weights["lm_head.weight"][2] = 0
-    save_file(weights, folder / "model.safetensors", {"format": "pt"})
-    return folder
+    return save_endless_checkpoint(tmp_path_factory.mktemp("tiny"))
 
 
 @pytest.fixture

@@ -6,20 +6,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from safetensors.torch import load_file, save_file
 
-from tests.architectures.tiny import save_checkpoint
+from tests.architectures.tiny import save_endless_checkpoint
 from tests.functional.engine.running_engine import RunningEngine
 
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny checkpoint that never ends an answer by itself; not to be changed."""
-    folder = save_checkpoint(tmp_path_factory.mktemp("tiny"), "qwen3_moe")
-    weights = load_file(folder / "model.safetensors")
-    weights["lm_head.weight"][2] = 0
-    save_file(weights, folder / "model.safetensors", {"format": "pt"})
-    return folder
+    return save_endless_checkpoint(tmp_path_factory.mktemp("tiny"))
 
 
 @pytest.fixture
