@@ -14,9 +14,7 @@ from app import cli
 from engine.api import BuildProfile, Cancel, DeleteProfile, Load, Plan, ShowProfile
 from engine.events import DomainSet, Failed, Profiles, ProfileState, TaskEnded, TaskProgress
 from tests.functional.app.fake_engine import FakeEngine
-from tests.functional.app.test_headless import Play, play, say_paris
-
-__all__ = ["play"]
+from tests.functional.app.played_engine import Play, say_paris
 
 Install = Callable[[Play], FakeEngine]
 
