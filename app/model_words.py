@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from textual.content import Content
 
 from app.sanitise import visible
+from engine.checkpoint.catalogue import ModelEntry
 from engine.config import DEMO_MODEL, format_bytes
-from engine.model_catalogue import ModelEntry
 
 _NAME_WIDTH = 34
 _DEMO_NAME = "The demo, SmolLM2-135M"

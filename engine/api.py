@@ -163,7 +163,7 @@ class DeleteProfile:
 
 @dataclass(frozen=True, slots=True)
 class RecordTrace:
-    """Answer prompts in EXACT mode, and write down which experts every layer chose (see `offload.trace`)."""
+    """Answer prompts in EXACT mode, and write down which experts every layer chose (see `offload.replay.trace`)."""
 
     request_id: int
     path: str

@@ -51,7 +51,7 @@ class EngineClient:
         self._log_path.parent.mkdir(parents=True, exist_ok=True)
         with theirs, self._log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "engine.server", str(theirs.fileno()), str(os.getpid())],
+                [sys.executable, "-P", "-m", "engine.process.server", str(theirs.fileno()), str(os.getpid())],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from offload.errors import BudgetError
 from offload.geometry import Geometry, layer_staging_bytes, pool_bytes
-from offload.slot_planning.uniform import spread_uniform
+from offload.policies.slot_planning.uniform import spread_uniform
 
 if TYPE_CHECKING:
-    from offload.slot_planning.nonuniform import Move
+    from offload.policies.slot_planning.nonuniform import Move
 
 MIB = 2**20
 DEFAULT_CONTEXT_TOK = 8192

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from app.headless.terminal_text import json_text
 from app.paths import AppPaths
+from engine.checkpoint.catalogue import hub_cache
 from engine.config import format_bytes
-from engine.model_catalogue import hub_cache
 
 _MODEL_PREFIX = "models--"
 

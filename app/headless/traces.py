@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _replay(arguments: argparse.Namespace) -> int:
     """In this process: it takes seconds, and ctrl+c ends it."""
-    from engine.routing.trace_replay import ReplayRequest, replay_trace
+    from engine.commands.replay_trace import ReplayRequest, replay_trace
 
     residency = getattr(arguments, "residency", None)
     request = ReplayRequest(

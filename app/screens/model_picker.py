@@ -17,7 +17,7 @@ from textual.widgets import Input, Static
 from app import model_words
 from app.sanitise import visible
 from app.widgets.model_list import ModelList
-from engine.model_catalogue import ModelEntry, describe_folder
+from engine.checkpoint.catalogue import ModelEntry, describe_folder
 
 
 def typed_model(text: str) -> ModelEntry | None:

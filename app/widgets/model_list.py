@@ -11,8 +11,8 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from app import model_words
+from engine.checkpoint.catalogue import ModelEntry, find_models
 from engine.config import DEMO_MODEL
-from engine.model_catalogue import ModelEntry, find_models
 
 _LOOKING = ModelEntry(DEMO_MODEL, DEMO_MODEL, is_supported=True, reason="")
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from engine.bench.policies import VARIANTS
-from engine.bench.workload import all_slots
+from engine.backends.offloaded_model import OffloadedModel
+from engine.commands.bench.policies import VARIANTS
+from engine.commands.bench.workload import all_slots
 from engine.config import EXACT, FULL_LAYER, RING, EngineConfig
-from engine.offloaded_model import OffloadedModel
-from engine.routing.prompt_sets import shipped_prompts
+from engine.profiles.prompt_sets import shipped_prompts
 from tests.architectures.test_matrix import reference, reference_greedy
 
 PROMPT_TOK = (1, 7, 64, 600)

@@ -12,9 +12,9 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from engine.backends.offloaded_model import OffloadedModel
 from engine.config import EVICTION_POLICIES, FULL_LAYER, PREFETCHERS, RING, EngineConfig
 from engine.errors import UnsupportedModelError
-from engine.offloaded_model import OffloadedModel
 from tests.architectures.tiny import NUM_EXPERTS, SUPPORTED, TOP_K, UNSUPPORTED, VOCAB, save_checkpoint
 
 PROMPT_TOK = (1, 7, 64, 600)

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from engine.backends.offloaded_model import OffloadedModel
 from engine.config import FULL_LAYER, RING
-from engine.expert_prefill import FULL_LAYER as STAGED
-from engine.expert_prefill import RING as STREAMED
-from engine.expert_prefill import SELECTIVE
-from engine.offloaded_model import OffloadedModel
+from engine.experts.prefill import FULL_LAYER as STAGED
+from engine.experts.prefill import RING as STREAMED
+from engine.experts.prefill import SELECTIVE
 from offload.errors import WaitCancelled
 from tests.architectures.test_matrix import (
     NEW_TOK,

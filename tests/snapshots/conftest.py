@@ -8,8 +8,8 @@ import pytest
 from textual.widgets import Input, TextArea
 
 from app.live.event_log import LogLine
+from engine.checkpoint.catalogue import ModelEntry
 from engine.config import DEMO_MODEL
-from engine.model_catalogue import ModelEntry
 from tests.functional.app.conftest import engine_type, saved_settings, size, stage
 
 __all__ = ["engine_type", "saved_settings", "size", "stage"]

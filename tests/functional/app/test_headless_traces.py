@@ -15,7 +15,7 @@ from engine.api import Cancel, RecordTrace, ResetEviction, TuneEviction
 from engine.events import Failed, TaskEnded, TaskProgress
 from tests.functional.app.fake_engine import FakeEngine
 from tests.functional.app.played_engine import Play
-from tests.unit.engine.test_trace_replay import make_trace
+from tests.unit.engine.commands.test_trace_replay import make_trace
 
 Install = Callable[[Play], FakeEngine]
 

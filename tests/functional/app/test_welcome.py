@@ -14,9 +14,9 @@ from app.screens.model_picker import ModelPicker
 from app.screens.welcome import Welcome
 from app.widgets.model_list import ModelList
 from engine.api import Cancel, Load
+from engine.checkpoint.catalogue import ModelEntry
 from engine.config import DEMO_MODEL
 from engine.events import TextDelta
-from engine.model_catalogue import ModelEntry
 from tests.functional.app.conftest import Stage
 
 QWEN = ModelEntry("Qwen/Qwen3-30B-A3B", "Qwen/Qwen3-30B-A3B", True, "", "qwen3_moe", 48, 128, 8, 61 * 10**9)

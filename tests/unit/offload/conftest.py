@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from offload.cache import ExpertCache
 from offload.errors import ExpertReadError
-from offload.eviction import make_eviction
 from offload.geometry import Geometry, LayerGeometry
-from offload.link import PREFETCH, Link
-from offload.slots import SlotPool
+from offload.link.link import PREFETCH, Link
+from offload.link.slot_pool import SlotPool
+from offload.policies.eviction import make_eviction
+from offload.residency.cache import ExpertCache
 
 EXPERT_BYTES = 64
 TIMEOUT_S = 10

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from offload.budget import MIB, BudgetRequest, plan_budget
 from offload.errors import BudgetError
 from offload.geometry import Geometry, LayerGeometry
-from offload.slot_planning.curve import HitRateCurve, mean_curves
-from offload.slot_planning.moved_slots import with_moved_slots
+from offload.nonuniform_budget import with_moved_slots
+from offload.policies.slot_planning.curve import HitRateCurve, mean_curves
 
 GIB = 2**30
 

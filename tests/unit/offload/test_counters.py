@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from offload.counters import Counters
-from offload.residency import Tally
+from offload.residency.books import Tally
 
 
 def test_rates_are_none_without_data():
@@ -45,9 +45,9 @@ def test_a_snapshot_does_not_change_afterwards():
     ("modules", "unwanted"),
     [
         ("offload.counters, offload.errors, offload.budget", ("torch", "numpy")),
-        ("offload.eviction, offload.prefetch, offload.substitution", ("torch", "numpy")),
-        ("offload.eviction.history, offload.substitution.boundary", ("torch",)),
-        ("offload.cache, offload.staging", ("transformers", "engine", "app")),
+        ("offload.policies.eviction, offload.policies.prefetch, offload.policies.substitution", ("torch", "numpy")),
+        ("offload.policies.eviction.history, offload.policies.substitution.boundary", ("torch",)),
+        ("offload.residency.cache, offload.link.staging", ("transformers", "engine", "app")),
     ],
 )
 def test_imports_stay_light(modules, unwanted):

@@ -7,21 +7,21 @@ from pathlib import Path
 import pytest
 
 PURE = (
-    "offload.belady",
+    "offload.replay.belady",
     "offload.budget",
-    "offload.eviction.belady",
-    "offload.eviction.held_out",
-    "offload.eviction.tuned_weights",
-    "offload.eviction.tuning",
-    "offload.history_sweep",
-    "offload.policy_comparison",
-    "offload.prefetch.layers_ahead_gain",
-    "offload.prefetch.router_ahead_floor",
-    "offload.prefetch.router_ahead_gain",
-    "offload.profile",
-    "offload.replay",
-    "offload.slot_planning.nonuniform",
-    "offload.trace_writer",
+    "offload.replay.belady_eviction",
+    "offload.replay.held_out",
+    "offload.policies.eviction.tuned_weights",
+    "offload.replay.tuning",
+    "offload.replay.history_sweep",
+    "offload.replay.policy_comparison",
+    "offload.policies.prefetch.layers_ahead_gain",
+    "offload.policies.prefetch.router_ahead_floor",
+    "offload.policies.prefetch.router_ahead_gain",
+    "offload.replay.profile",
+    "offload.replay.replay",
+    "offload.policies.slot_planning.nonuniform",
+    "offload.replay.trace_writer",
 )
 
 

@@ -1,0 +1,1 @@
+"""What runs a model: one folder a back end, and the offloaded model put together on it."""

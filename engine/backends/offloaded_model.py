@@ -1,0 +1,157 @@
+"""A loaded model with its experts offloaded: the byte budget planned, the machinery put together, ready to decode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from time import perf_counter
+
+import torch
+
+from engine.backends.transformers.decoder import Decoder
+from engine.backends.transformers.experts_interface import ProbedLayer
+from engine.backends.transformers.kv_cache import KvCache
+from engine.backends.transformers.loading import ModelPlan, load_model
+from engine.checkpoint.fingerprint import fingerprint
+from engine.config import APPROX, AUTO, FULL_LAYER, EngineConfig, SamplingConfig
+from engine.events import LoadProgress
+from engine.experts.assembly import ExpertPlant
+from engine.experts.router_tap import RouterTap
+from engine.experts.step_state import StepState
+from engine.lookahead.lookahead import FeedProbe, Lookahead, find_router
+from engine.plan import machine
+from engine.plan.budget import budget_for
+from engine.plan.threads import choose_threads
+from engine.profiles.tuned_eviction import tuned_eviction
+from engine.sampling.sampler import Sampler
+from offload.budget import BudgetPlan
+
+
+class OffloadedModel:
+    """Everything one configuration came to. `decoder` runs it; `cache` and `link` tell what happens."""
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        folder: Path,
+        on_progress: Callable[[LoadProgress], None],
+        is_cancelled: Callable[[], bool],
+        after_layer: Callable[[int], None] = lambda layer: None,
+        always_predict: bool = False,
+    ) -> None:
+        """Loads and warms up. `always_predict`: also where nothing can be absent, for benches. Raises MoeChatError,
+        OffloadError, LoadCancelled; nothing is left running then."""
+        self.config, self._always_predict = config, always_predict
+        torch.set_num_threads(config.compute_threads or machine.num_cores())
+        self.budget: BudgetPlan
+        self.fingerprint: str
+        self.loaded = load_model(
+            folder,
+            config.prefill_chunk_tok,
+            lambda plan: self._plan(plan, folder),
+            lambda done, total: on_progress(LoadProgress("weights", done, total)),
+            is_cancelled,
+        )
+        self.state = StepState(is_cancelled=is_cancelled, after_layer=after_layer)
+        self._plant: ExpertPlant | None = None
+        try:
+            self.tuned = tuned_eviction(self.fingerprint)
+            on_progress(LoadProgress("warm-up", 0, 0, ""))
+            self._prepare()
+            on_progress(LoadProgress("expert slots", 0, self.budget.slot_bytes))
+            self.rebuild(config, self.budget.slots_per_layer)
+            self.compute_floor_ms = self._measure_floor_ms()
+            """What a decode step takes at least, on a short context: the compute with every expert at hand."""
+        except BaseException:
+            self.close()
+            raise
+
+    def _plan(self, plan: ModelPlan, folder: Path) -> None:
+        self.fingerprint = fingerprint(folder)
+        self.budget = budget_for(self.config, plan, self.fingerprint)
+
+    def _prepare(self) -> None:
+        """What outlives a change of policies: the KV cache, touched by a warm-up, and what the routers are fed with.
+
+        Short forwards with experts that return zeros also find the number of threads.
+        """
+        loaded, config = self.loaded, self.config
+        uses_library_cache = loaded.plan.kv.uses_library_cache
+        kv = KvCache(loaded.model, self.budget.context_tok, config.prefill_chunk_tok, uses_library_cache)
+        self.decoder = Decoder(loaded.model, kv, self.state, self.budget.context_tok, config.prefill_chunk_tok)
+        routers = [find_router(loaded.model, withheld.name) for withheld in loaded.modules]
+        for withheld in loaded.modules:
+            withheld.module.offload_layer = ProbedLayer()  # type: ignore[assignment]
+        with torch.inference_mode():
+            with FeedProbe(loaded.model, routers) as probe:
+                self._warm_up(4)
+            self.lookahead = Lookahead(probe.feeds())
+            self._warm_up(1)
+            self.lookahead.prepare()
+            self.threads = choose_threads(config.compute_threads, lambda: self._warm_up(1))
+            for layout in loaded.formats:
+                layout.choose_kernel()
+        layers = loaded.plan.geometry.layers
+        self._taps = [
+            RouterTap(router, ranking, layer, self.state)
+            for router, ranking, layer in zip(routers, self.lookahead.rankings, layers, strict=True)
+        ]
+        self.num_predicted_layers = sum(self.lookahead.can_predict(i, i + 1) for i in range(len(layers) - 1))
+
+    def _warm_up(self, num_tok: int) -> None:
+        kv, ids = self.decoder.cache, torch.zeros(1, num_tok, dtype=torch.long)
+        self.loaded.model(input_ids=ids, cache=kv.cache, use_cache=True, logits_to_keep=1)
+        kv.reset()
+
+    def rebuild(self, config: EngineConfig, slots_per_layer: Sequence[int]) -> None:
+        """Other policies, another link or other slots over the same loaded model; the expert cache begins empty."""
+        if self._plant is not None:
+            self._dismantle(self._plant)
+        self.config = config
+        has_layer_staging = self.budget.has_layer_staging if config.prefill == AUTO else config.prefill == FULL_LAYER
+        plant = self._plant = ExpertPlant(config, self.loaded, slots_per_layer, has_layer_staging, self.tuned.weights)
+        plant.connect(self.lookahead, self._taps, self.state, self._always_predict)
+        self.link, self.pool, self.cache, self.layers = plant.link, plant.pool, plant.cache, plant.layers
+        self.prefetching, self.prefill = plant.prefetching, plant.prefill
+        self.expert_compute_s = plant.expert_compute_s
+        self.decoder.cache.reset()
+
+    def _measure_floor_ms(self) -> float:
+        """The quicker of two decode steps in which nothing is asked of the cache."""
+        self.state.is_calibrating = True
+        times = []
+        try:
+            with torch.inference_mode():
+                for _ in range(2):
+                    began_s = perf_counter()
+                    self._warm_up(1)
+                    times.append((perf_counter() - began_s) * 1000)
+        finally:
+            self.state.is_calibrating = False
+        return min(times)
+
+    def _dismantle(self, plant: ExpertPlant) -> None:
+        """Lets go of the old machinery before the new is built: its memory is not needed twice."""
+        plant.close()
+        for withheld in self.loaded.modules:
+            withheld.module.offload_layer = ProbedLayer()  # type: ignore[assignment]
+        self._plant = None
+        self.state.abandon_prefill = lambda: None
+        del plant, self.link, self.pool, self.cache, self.layers, self.prefetching, self.prefill
+
+    def set_mode(self, mode: str) -> None:
+        """EXACT or APPROX from the next step on."""
+        self.state.is_approx = mode == APPROX
+
+    def greedy_ids(self, prompt: list[int], num_new_tok: int) -> tuple[list[int], torch.Tensor]:
+        """Greedy token ids on an empty KV cache, and the logits [vocab] at the prompt's end. For proofs and benches."""
+        self.decoder.cache.reset()
+        logits = self.decoder.prefill(prompt, lambda done_tok: None)
+        first = logits.clone()
+        return list(self.decoder.tokens(logits, Sampler(SamplingConfig(temperature=0.0)), num_new_tok)), first
+
+    def close(self) -> None:
+        """Stops the link and closes the checkpoint's files. Safe to call twice."""
+        if self._plant is not None:
+            self._plant.close()
+        self.loaded.store.close()

@@ -1,0 +1,105 @@
+"""The decode loop: chunked prefill, then one token at a time over `model.forward` with a preallocated cache.
+
+Source of the shape: the library's `generate` costs 5-15 ms a token around the forward; this loop does what it needs
+of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from engine.backends.transformers.kv_cache import KvCache
+from engine.experts.step_state import StepState
+from engine.sampling.sampler import Sampler
+from offload.errors import WaitCancelled
+
+
+class Decoder:
+    """Runs one model over one cache. Every forward leaves `cache.tokens` equal to what the cache holds, or drops it."""
+
+    def __init__(self, model: Any, cache: KvCache, state: StepState, context_tok: int, chunk_tok: int) -> None:
+        self.cache, self._model, self._state = cache, model, state
+        self._context_tok, self._chunk_tok = context_tok, chunk_tok
+        self._ids = torch.zeros(1, context_tok, dtype=torch.long)
+
+    def prefill(self, prompt: Sequence[int], on_progress: Callable[[int], None]) -> torch.Tensor:
+        """Computes the prompt beyond what the cache holds, chunk by chunk; returns the last position's logits [vocab].
+
+        Raises WaitCancelled, ExpertReadError; the cache then holds the chunks that were completed.
+        """
+        self._ids[0, : len(prompt)] = torch.tensor(prompt, dtype=torch.long)
+        self._state.is_decode = False
+        start = len(self.cache.tokens)
+        logits = None
+        while start < len(prompt):
+            end = start + self.chunk_at(start, len(prompt))
+            logits = self._forward(prompt[start:end], start, end)
+            start = end
+            on_progress(start)
+        assert logits is not None, "a prompt always has a token that is not cached"
+        return logits
+
+    def step(self, token: int) -> torch.Tensor:
+        """Computes one token behind what the cache holds; returns the logits [vocab] after it.
+
+        Raises WaitCancelled, ExpertReadError, with the cache as it was.
+        """
+        length = len(self.cache.tokens)
+        self._ids[0, length] = token
+        self._state.is_decode = True
+        return self._forward([token], length, length + 1)
+
+    def chunk_at(self, start: int, num_prompt_tok: int) -> int:
+        """Tokens of the prefill chunk that begins at `start`."""
+        return min(self._chunk_tok, num_prompt_tok - start)
+
+    def tokens(self, logits: torch.Tensor, sampler: Sampler, num_new_tok: int) -> Iterator[int]:
+        """Yields drawn tokens; asks for the next forward only when the next token is asked for.
+
+        Raises WaitCancelled, ExpertReadError out of a forward, with the cache as it was before that token.
+        """
+        for remaining in range(num_new_tok, 0, -1):
+            length = len(self.cache.tokens)
+            token = sampler.draw(logits, self._ids[:, :length])
+            yield token
+            if remaining == 1 or length >= self._context_tok:
+                return
+            began_s = perf_counter()
+            logits = self.step(token)
+            self._state.forward_s += perf_counter() - began_s
+
+    def force(self, tokens: Sequence[int]) -> Iterator[torch.Tensor]:
+        """Decodes given tokens one by one and yields the logits [vocab] after each: for comparing modes on one text."""
+        for token in tokens:
+            yield self.step(token)
+
+    def _forward(self, tokens: Sequence[int], start: int, end: int) -> torch.Tensor:
+        before = self._state.substituted
+        if self._state.recorder is not None:
+            self._state.recorder.begin(end - start, is_prefill=not self._state.is_decode)
+        try:
+            with torch.inference_mode():
+                output = self._model(
+                    input_ids=self._ids[:, start:end], cache=self.cache.cache, use_cache=True, logits_to_keep=1
+                )
+        except BaseException:
+            self._state.abandon_prefill()
+            self._undo(start)
+            raise
+        self.cache.adopt(output.cache)
+        self.cache.tokens.extend(tokens)
+        if self._state.substituted > before:
+            self.cache.note_approximate(start)
+        logits: torch.Tensor = output.logits[0, -1]
+        if self._state.is_cancelled():
+            raise WaitCancelled("Stopped.")
+        return logits
+
+    def _undo(self, length: int) -> None:
+        """A forward that was left half-way has written some layers: crop all of them back, or drop everything."""
+        self.cache.tokens[length:] = []
+        self.cache.restore(length)

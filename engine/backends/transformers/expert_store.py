@@ -1,0 +1,156 @@
+"""The host tier of a loaded checkpoint: for (layer, expert), which bytes go where in a slot.
+
+Where the library's conversion only moves whole runs of bytes (gate and up put one after the other, a row of a fused
+tensor), the runs are found once and read straight into the slot. Where it does more (another dtype, a transpose), the
+expert is read, converted by the library and written to the slot, in the link's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from engine.backends.transformers.loading_hook import StoredPart, WithheldModule, WithheldParameter
+from engine.errors import MoeChatError
+from engine.experts.formats.dense import DenseFormat, ParameterLayout
+from offload.errors import ExpertReadError
+from offload.link.expert_source import ExpertSource, FileSource, Span
+
+_MAX_RUNS = 64
+
+
+class Run(NamedTuple):
+    """`num_elements` moved in one piece from a part to the parameter."""
+
+    part: int
+    first: int
+    target: int
+    num_elements: int
+
+
+class RunFinder:
+    """Finds what a conversion does to element positions by converting positions; equal layouts are asked once."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+        self._known: dict[object, list[Run] | None] = {}
+
+    def runs(self, parameter: WithheldParameter, parts: Sequence[StoredPart]) -> list[Run] | None:
+        """The runs, or None when the conversion is not a move of few runs."""
+        if any(part.entry.dtype != parameter.dtype for part in parts):
+            return None
+        shapes = tuple((part.pattern, part.entry.shape, part.row is None) for part in parts)
+        key = (id(parameter.converter), parameter.shape, shapes)
+        if key not in self._known:
+            self._known[key] = self._find(parameter, list(parts))
+        return self._known[key]
+
+    def _find(self, parameter: WithheldParameter, parts: list[StoredPart]) -> list[Run] | None:
+        tensors, bounds, base = [], [], 0
+        for part in parts:
+            shape = part.entry.shape if part.row is None else (1, *part.entry.shape[1:])
+            size = torch.Size(shape).numel()
+            tensors.append(torch.arange(base, base + size, dtype=torch.int64).view(shape))
+            bounds.append(base)
+            base += size
+        try:
+            order = parameter.convert(tensors, parts, self._model)
+        except Exception:  # noqa: BLE001 - an operation that cannot work on positions is not a move; the library converts values later
+            return None
+        if order.dtype != torch.int64 or tuple(order.shape) != parameter.shape:
+            return None
+        flat = order.reshape(-1)
+        starts = [0, *((flat.diff() != 1).nonzero().flatten() + 1).tolist()]
+        starts = sorted({*starts, *_positions(flat, bounds)})
+        if len(starts) > _MAX_RUNS:
+            return None
+        runs = []
+        for start, end in zip(starts, [*starts[1:], flat.numel()], strict=True):
+            source = int(flat[start])
+            part_number = max(i for i, bound in enumerate(bounds) if bound <= source)
+            runs.append(Run(part_number, source - bounds[part_number], start, end - start))
+        return runs
+
+
+def _positions(flat: torch.Tensor, values: Sequence[int]) -> list[int]:
+    return torch.isin(flat, torch.tensor(values)).nonzero().flatten().tolist()
+
+
+def _spans(layout: ParameterLayout, parts: Sequence[StoredPart], runs: Sequence[Run]) -> list[Span]:
+    size, spans = layout.dtype.itemsize, []
+    for run in runs:
+        entry, row = parts[run.part].entry, parts[run.part].row
+        row_bytes = entry.num_bytes // entry.shape[0] if row is not None else 0
+        offset = entry.file_offset + (row or 0) * row_bytes + run.first * size
+        spans.append(Span(entry.path, offset, run.num_elements * size, layout.slot_offset + run.target * size))
+    return spans
+
+
+class ConvertingSource:
+    """Experts whose stored bytes are not what a slot holds: read, converted by the library, written to the slot."""
+
+    def __init__(self, model: nn.Module, modules: Sequence[WithheldModule], formats: Sequence[DenseFormat]) -> None:
+        self._model, self._modules, self._formats = model, modules, formats
+
+    def read_into(self, layer: int, expert: int, destination: memoryview) -> int:
+        """Fills the slot; returns the bytes read. Raises ExpertReadError."""
+        slot, moved = torch.frombuffer(destination, dtype=torch.uint8), 0
+        for layout in self._formats[layer].layout:
+            parameter = self._modules[layer].parameters[layout.name]
+            parts = parameter.parts[expert]
+            try:
+                value = parameter.convert([part.read() for part in parts], parts, self._model)
+            except MoeChatError as error:
+                raise ExpertReadError(error.message, error.hint) from error
+            raw = slot[layout.slot_offset : layout.slot_offset + layout.num_bytes]
+            raw.view(layout.dtype).view(layout.shape).copy_(value)
+            moved += layout.num_bytes
+        return moved
+
+
+class ExpertStore:
+    """Serves every expert of a checkpoint; straight from file spans where that is possible."""
+
+    def __init__(self, model: nn.Module, modules: Sequence[WithheldModule], formats: Sequence[DenseFormat]) -> None:
+        finder = RunFinder(model)
+        spans = [
+            [self._expert_spans(finder, withheld, layout, expert) for expert in range(_num_experts(withheld))]
+            for withheld, layout in zip(modules, formats, strict=True)
+        ]
+        self.converting = ConvertingSource(model, modules, formats)
+        self._is_direct = [all(expert is not None for expert in layer) for layer in spans]
+        self._files = FileSource([[expert or () for expert in layer] for layer in spans])
+
+    @staticmethod
+    def _expert_spans(
+        finder: RunFinder, withheld: WithheldModule, layout: DenseFormat, expert: int
+    ) -> tuple[Span, ...] | None:
+        spans: list[Span] = []
+        for part_layout in layout.layout:
+            parameter = withheld.parameters[part_layout.name]
+            runs = finder.runs(parameter, parameter.parts[expert])
+            if runs is None:
+                return None
+            spans += _spans(part_layout, parameter.parts[expert], runs)
+        return tuple(sorted(spans, key=lambda span: (span.path, span.file_offset)))
+
+    @property
+    def num_direct_layers(self) -> int:
+        """Layers whose experts are read straight into slots; the others are converted on the way."""
+        return sum(self._is_direct)
+
+    def read_into(self, layer: int, expert: int, destination: memoryview) -> int:
+        """Fills a slot with one expert; called from link threads. Returns the bytes moved. Raises ExpertReadError."""
+        source: ExpertSource = self._files if self._is_direct[layer] else self.converting
+        return source.read_into(layer, expert, destination)
+
+    def close(self) -> None:
+        """Closes the checkpoint's files."""
+        self._files.close()
+
+
+def _num_experts(withheld: WithheldModule) -> int:
+    return next(iter(withheld.parameters.values())).num_experts

@@ -1,0 +1,228 @@
+"""What the offloading machinery costs when nothing needs to be moved: against plain transformers, in one run.
+
+Everything is resident, and prediction, policy and counters run all the same. Measured in turn, round by round: the
+MoE part (our layer against the library's `grouped_mm` on the same inputs), the bare matrix products on the same
+weights, and whole decode steps over the same kind of cache.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+from transformers.integrations.moe import grouped_mm_experts_forward
+
+from engine.api import Message
+from engine.backends.offloaded_model import OffloadedModel
+from engine.backends.transformers.kv_cache import KvCache
+from engine.chat.conversation import encode
+from engine.commands.task_outcome import OnTaskProgress, TaskOutcome
+from engine.commands.verify import LayerCalls, RecordingCalls, load_whole
+from engine.config import SamplingConfig
+from engine.plan.budget import require_free
+from engine.sampling.sampler import Sampler
+from offload.errors import WaitCancelled
+from offload.replay.trace_writer import TraceWriter
+
+MOE_LIMIT, TPOT_LIMIT = 0.9, 1.0
+"""At most this share of the library's time: the MoE part, and the whole step."""
+POLICY_LIMIT = 0.1
+"""Cache, policies, prediction and counting, all on: at most this share of a step."""
+_STEPS_PER_ROUND = 4
+
+
+def bench_overhead(
+    base: OffloadedModel, num_rounds: int, on_progress: OnTaskProgress, is_cancelled: Callable[[], bool]
+) -> TaskOutcome:
+    """Loads the model twice more, whole and offloaded with every expert resident. Raises WaitCancelled."""
+    plan = base.loaded.plan
+    whole_bytes = plan.resident_bytes + plan.geometry.expert_bytes_total + plan.workspace_bytes
+    require_free(2 * whole_bytes, "Holding the model twice, with every expert,")
+    on_progress("loading", 0, num_rounds)
+    config = replace(
+        base.config, memory_bytes=None, residency=1.0, mode="exact", link_bytes_per_s=None, context_tok=512
+    )
+    engine = OffloadedModel(config, base.loaded.folder, lambda progress: None, is_cancelled, always_predict=True)
+    try:
+        torch.set_num_threads(engine.threads.num_threads)
+        return _run(engine, num_rounds, on_progress, is_cancelled)
+    finally:
+        engine.close()
+        torch.set_num_threads(base.threads.num_threads)
+
+
+def _run(
+    engine: OffloadedModel, num_rounds: int, on_progress: OnTaskProgress, is_cancelled: Callable[[], bool]
+) -> TaskOutcome:
+    plain = _Plain(engine)
+    prompt = encode(engine.loaded.tokenizer, (Message("user", "Tell me about the sea."),))
+    _make_resident(engine)
+    ours, theirs = _steps(engine, prompt), plain.steps(prompt)
+    next(ours), next(theirs)
+    moe_calls = _MoeCalls(engine, plain.model, prompt)
+    times: dict[str, list[float]] = {"step ours": [], "step plain": [], "moe ours": [], "moe plain": [], "moe bare": []}
+    policy_s = 0.0
+    with torch.inference_mode():
+        for number in range(num_rounds):
+            on_progress("rounds", number, num_rounds)
+            if is_cancelled():
+                raise WaitCancelled("Stopped.")
+            for name, steps in _alternating(number, [("step ours", ours), ("step plain", theirs)]):
+                before_s = engine.state.overhead_s
+                times[name] += [next(steps) for _ in range(_STEPS_PER_ROUND)]
+                policy_s += engine.state.overhead_s - before_s
+            for name, call in _alternating(number, moe_calls.named()):
+                times[name].append(call())
+    policy_share = policy_s / sum(times["step ours"])
+    return _outcome(engine, {name: statistics.median(values) for name, values in times.items()}, times, policy_share)
+
+
+def _alternating(number: int, pairs: Sequence[tuple[str, Any]]) -> Sequence[tuple[str, Any]]:
+    """The order turns round every other time, so that nobody always goes first."""
+    return pairs if number % 2 == 0 else list(reversed(pairs))
+
+
+def _make_resident(engine: OffloadedModel) -> None:
+    """Fills every slot: all experts are there before anything is timed."""
+    for layer, geometry in enumerate(engine.loaded.plan.geometry.layers):
+        for expert in range(geometry.num_experts):
+            lease = engine.cache.claim_free(layer, expert)
+            if lease is not None and lease.copy is not None:
+                lease.copy.wait()
+        engine.cache.release(layer)
+
+
+def _steps(engine: OffloadedModel, prompt: list[int]) -> Any:
+    """Yields the seconds of one decode step after the other, for ever."""
+    sampler, geometry = Sampler(SamplingConfig(temperature=0.0)), engine.loaded.plan.geometry
+    while True:
+        engine.decoder.cache.reset()
+        engine.state.recorder = TraceWriter("", "", geometry, has_scores=False)  # as every answer of a chat has one
+        tokens = engine.decoder.tokens(engine.decoder.prefill(prompt, lambda done_tok: None), sampler, 256)
+        next(tokens)
+        start = perf_counter()
+        for _ in tokens:
+            yield perf_counter() - start
+            start = perf_counter()
+
+
+class _Plain:
+    """Plain transformers over `model.forward`, with the same preallocated cache and the same greedy choice."""
+
+    def __init__(self, engine: OffloadedModel) -> None:
+        self.model = load_whole(engine)
+        self._engine = engine
+
+    def steps(self, prompt: list[int]) -> Any:
+        """Yields the seconds of one decode step after the other, for ever."""
+        engine, plan = self._engine, self._engine.loaded.plan
+        kv = KvCache(self.model, engine.budget.context_tok, engine.config.prefill_chunk_tok, plan.kv.uses_library_cache)
+        while True:
+            kv.reset()
+            output = self._forward(prompt, kv)
+            for _ in range(255):
+                start = perf_counter()
+                output = self._forward([int(output.logits[0, -1].argmax())], kv)
+                yield perf_counter() - start
+
+    def _forward(self, tokens: list[int], kv: KvCache) -> Any:
+        with torch.inference_mode():
+            output = self.model(input_ids=torch.tensor([tokens]), cache=kv.cache, use_cache=True, logits_to_keep=1)
+        kv.adopt(output.cache)
+        return output
+
+
+class _MoeCalls:
+    """One decode step's MoE calls of every layer, recorded once and replayed three ways; each returns seconds a
+    layer."""
+
+    def __init__(self, engine: OffloadedModel, plain: Any, prompt: list[int]) -> None:
+        self._engine = engine
+        self._inputs = _record(engine, prompt)
+        self._plain = [plain.get_submodule(withheld.name) for withheld in engine.loaded.modules]
+        self._bare = [
+            self._weights(module, index) for module, (_, index, _) in zip(self._plain, self._inputs, strict=True)
+        ]
+
+    @staticmethod
+    def _weights(module: Any, index: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        up = module.gate_up_proj if module.has_gate else module.up_proj
+        pairs = [(up[expert], module.down_proj[expert]) for expert in index[0].tolist()]
+        return [(a.t(), b.t()) for a, b in pairs] if module.is_transposed else pairs
+
+    def named(self) -> list[tuple[str, Callable[[], float]]]:
+        return [("moe ours", self._ours), ("moe plain", self._library), ("moe bare", self._products)]
+
+    def _ours(self) -> float:
+        self._engine.state.is_decode = True
+        start = perf_counter()
+        for layer, (hidden, index, weights) in zip(self._engine.layers, self._inputs, strict=True):
+            layer(hidden, index, weights)
+        return (perf_counter() - start) / len(self._inputs)
+
+    def _library(self) -> float:
+        start = perf_counter()
+        for module, (hidden, index, weights) in zip(self._plain, self._inputs, strict=True):
+            grouped_mm_experts_forward(module, hidden, index, weights)
+        return (perf_counter() - start) / len(self._inputs)
+
+    def _products(self) -> float:
+        start = perf_counter()
+        for pairs, (hidden, _, _) in zip(self._bare, self._inputs, strict=True):
+            for up, down in pairs:
+                projected = F.linear(hidden, up)
+                F.linear(projected[:, : down.shape[-1]], down)
+        return (perf_counter() - start) / len(self._inputs)
+
+
+def _record(engine: OffloadedModel, prompt: list[int]) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+    """The inputs of every MoE layer in one decode step."""
+    recorded = [LayerCalls() for _ in engine.layers]
+    with RecordingCalls(engine, recorded):
+        engine.greedy_ids(prompt, 2)
+    return [layer.calls[-1][:3] for layer in recorded]
+
+
+def _outcome(
+    engine: OffloadedModel, median: dict[str, float], times: dict[str, list[float]], policy_share: float
+) -> TaskOutcome:
+    moe_ratio, tpot_ratio = median["moe ours"] / median["moe plain"], median["step ours"] / median["step plain"]
+    bare_ratio = median["moe ours"] / median["moe bare"]
+    is_ok = moe_ratio <= MOE_LIMIT and tpot_ratio <= TPOT_LIMIT and policy_share <= POLICY_LIMIT
+    spread = {name: statistics.quantiles([*values, *values], n=10) for name, values in times.items()}
+    report: dict[str, object] = {
+        "is_ok": is_ok,
+        "moe_over_grouped_mm": moe_ratio,
+        "moe_over_bare_products": bare_ratio,
+        "tpot_over_transformers": tpot_ratio,
+        "policy_share": policy_share,
+        "median_ms": {name: value * 1000 for name, value in median.items()},
+        "p10_p90_ms": {name: [values[0] * 1000, values[-1] * 1000] for name, values in spread.items()},
+        "num_layers": len(engine.layers),
+        "threads": torch.get_num_threads(),
+        "rounds": len(times["moe ours"]),
+        "predicted_layers": engine.num_predicted_layers,
+    }
+
+    def row(name: str) -> str:
+        low, high = spread[name][0] * 1000, spread[name][-1] * 1000
+        return f"{median[name] * 1000:8.3f} ms   ({low:.3f} - {high:.3f}, p10 - p90)"
+
+    lines = (
+        f"{len(times['moe ours'])} rounds, interleaved, {torch.get_num_threads()} threads; every expert resident, "
+        f"prediction on for {engine.num_predicted_layers} of {len(engine.layers) - 1} layers",
+        f"MoE part a layer, this engine      {row('moe ours')}",
+        f"MoE part a layer, grouped_mm       {row('moe plain')}",
+        f"bare matrix products a layer       {row('moe bare')}",
+        f"decode step, this engine           {row('step ours')}",
+        f"decode step, plain transformers    {row('step plain')}",
+        f"MoE part over grouped_mm  {moe_ratio:.2f}x (at most {MOE_LIMIT}x)   over bare products  {bare_ratio:.2f}x",
+        f"TPOT over transformers    {tpot_ratio:.2f}x (at most {TPOT_LIMIT}x)",
+        f"cache, policies, prediction, counting: {policy_share:.1%} of a step (at most {POLICY_LIMIT:.0%})",
+    )
+    return TaskOutcome(is_ok, report, lines)

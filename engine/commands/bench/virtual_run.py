@@ -1,0 +1,126 @@
+"""A task as it would run on a machine without noise: the real cache, policies and prefetching over recorded routing and
+recorded predictions, with the compute of a layer and the bandwidth of the link as given numbers on a virtual clock.
+
+What it leaves out: what copies and compute cost each other, and the overhead of the policies themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from engine.commands.bench.variants import Variant
+from engine.commands.bench.virtual_link import VirtualClock, VirtualLink
+from engine.commands.bench.workload import Task
+from engine.lookahead.prefetching import Prefetching
+from offload.geometry import Geometry
+from offload.link.slot_pool import SlotPool
+from offload.policies.eviction import make_eviction
+from offload.policies.eviction.history import HistoryWeights
+from offload.policies.prefetch import make_prefetcher
+from offload.residency.cache import ExpertCache
+from offload.residency.warming import warm_layers
+
+_SCALE = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimes:
+    """What a decode step takes when nothing is missing."""
+
+    layer_s: float
+    """From one MoE layer's end to the next one's."""
+    expert_s: float
+    """Of that, one expert's compute."""
+    token_s: float
+    """The whole step."""
+
+
+class RecordedLookahead:
+    """Says what was predicted when the task was recorded."""
+
+    def __init__(self, task: Task) -> None:
+        self._forecasts = task.forecasts
+        self.step = 0
+
+    def can_predict(self, layer: int, ahead: int) -> bool:
+        """See Lookahead."""
+        return any(ahead in layers[layer] for layers in self._forecasts[:1])
+
+    def predict(self, layer: int, ahead: int) -> list[int]:
+        """See Lookahead."""
+        return self._forecasts[self.step][layer].get(ahead, [])
+
+    def learn(self, layer: int) -> None:
+        """See Lookahead; what was recorded had learned already."""
+
+
+class VirtualRun:
+    """One variant on one task."""
+
+    def __init__(
+        self,
+        task: Task,
+        variant: Variant,
+        slots_per_layer: Sequence[int],
+        initial: Sequence[Sequence[int]],
+        bytes_per_s: float,
+        times: StepTimes,
+        weights: HistoryWeights | None = None,
+    ) -> None:
+        """`initial[l]`: the experts of layer l resident when decode begins. `weights`: of history eviction."""
+        self._trace, self._times = task.trace.decode_only(), times
+        geometry = _in_small(self._trace.geometry)
+        self._clock = VirtualClock()
+        self._link = VirtualLink(self._clock, bytes_per_s / _SCALE)
+        pool = SlotPool(slots_per_layer, [layer.expert_bytes for layer in geometry.layers])
+        self.cache = ExpertCache(geometry, pool, self._link, make_eviction(variant.eviction, geometry, weights))
+        self._lookahead = RecordedLookahead(task)
+        prefetcher = make_prefetcher(variant.prefetch, variant.depth)
+        self._prefetching = Prefetching(
+            self.cache, self._link, self._lookahead, prefetcher, geometry, always_predict=False, clock=self._clock
+        )
+        self._prefetching.set_expert_compute_s(times.expert_s)
+        warm_layers(self.cache, initial)
+
+    def tpot_s(self) -> float:
+        """Mean seconds a token."""
+        began_s = self._clock.now_s
+        layers = range(self._trace.geometry.num_layers)
+        rows = [self._trace.experts_by_step(layer) for layer in layers]
+        head_s = max(self._times.token_s - len(layers) * self._times.layer_s, 0.0)
+        for step in range(self._trace.num_steps):
+            self._lookahead.step = step
+            for layer in layers:
+                self._layer(step, layer, rows[layer][step])
+            self._compute(head_s)
+        return (self._clock.now_s - began_s) / max(self._trace.num_steps, 1)
+
+    def _layer(self, step: int, layer: int, experts: list[int]) -> None:
+        self._compute(self._times.layer_s - len(experts) * self._times.expert_s)
+        leases = self.cache.acquire(layer, experts, lambda: self._scores(step, layer), wait=lambda copy: copy.wait())
+        self._prefetching.look_ahead(layer, experts, leases)
+        waited_s = 0.0
+        for lease in sorted(leases, key=lambda lease: lease.copy is not None):
+            if lease.copy is not None:
+                waited_s += lease.copy.wait()
+            self._compute(self._times.expert_s)
+        self._prefetching.layer_ended(layer, waited_s)
+        self.cache.release(layer)
+
+    def _scores(self, step: int, layer: int) -> np.ndarray | None:
+        scores, num_experts = self._trace.scores, self._trace.geometry.layers[layer].num_experts
+        return None if scores is None else scores[step, layer, :num_experts].astype(np.float32)
+
+    def _compute(self, seconds: float) -> None:
+        """Time passes; what lands meanwhile lands at its own time."""
+        self._link.pass_time(max(seconds, 0.0))
+
+
+def _in_small(geometry: Geometry) -> Geometry:
+    """Experts of a thousandth of the bytes, on a link of a thousandth of the bandwidth: the same times."""
+    return Geometry(
+        tuple(replace(layer, expert_bytes=max(layer.expert_bytes // _SCALE, 1)) for layer in geometry.layers)
+    )

@@ -1,0 +1,238 @@
+"""The work every variant of a bench does: real prompts, answered greedily, with the unhurried truth about each kept."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from time import perf_counter
+
+import torch
+
+from engine.api import Message
+from engine.backends.offloaded_model import OffloadedModel
+from engine.chat.conversation import encode
+from engine.config import EXACT, EngineConfig, SamplingConfig
+from engine.errors import ConfigError
+from engine.plan.budget import require_free
+from engine.profiles.prompt_sets import shipped_domains, shipped_prompts
+from engine.sampling.sampler import Sampler
+from offload.counters import Counters
+from offload.errors import WaitCancelled
+from offload.replay.trace import RoutingTrace
+from offload.replay.trace_writer import TraceWriter
+from offload.residency.warming import warm_layers
+
+_MAX_PROMPT_TOK = 160
+_LAYERS_AHEAD = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One prompt, the greedy answer to it, how it was routed, and the logits after every token of the answer."""
+
+    domain: str
+    prompt: list[int]
+    answer: list[int]
+    trace: RoutingTrace
+    forecasts: list[list[dict[int, list[int]]]]
+    """Per token of the answer but the last, per layer: by layer ahead, what was predicted for it."""
+    logits: list[torch.Tensor]
+    """[vocab] each: after the prompt, and after every token of the answer but the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One variant on one task."""
+
+    ttft_ms: float
+    """Prefill goes over the real link, whatever decode's is."""
+    tpot_ms: list[float]
+    counters: Counters
+    """Of decode alone."""
+    link_wait_ms: float
+    initial: tuple[tuple[int, ...], ...]
+    """Per layer, the experts resident when decode began."""
+    is_exact: bool
+    """The answer's tokens are the task's."""
+    best_bytes_per_s: float | None
+    """The best bandwidth the link showed; None where nothing was moved."""
+
+
+@contextmanager
+def borrowed(engine: OffloadedModel, is_cancelled: Callable[[], bool]) -> Iterator[EngineConfig]:
+    """The engine for a bench that rebuilds it: EXACT, and stopped after any layer by `is_cancelled`.
+
+    Yields the configuration to start from. Afterwards the engine is as it was, with an empty expert cache. Raises
+    BudgetError when there is no room for every expert, and WaitCancelled out of forwards.
+    """
+    require_free(engine.loaded.plan.geometry.expert_bytes_total, "Holding every expert, to measure the floor,")
+    kept = engine.config, engine.budget.slots_per_layer
+    state, was_approx, after_layer = engine.state, engine.state.is_approx, engine.state.after_layer
+
+    def stop_if_cancelled(layer: int) -> None:
+        if is_cancelled():
+            raise WaitCancelled("Stopped.")
+
+    state.after_layer = stop_if_cancelled
+    engine.set_mode(EXACT)
+    try:
+        yield replace(engine.config, memory_bytes=None, residency=None, mode=EXACT, link_bytes_per_s=None)
+    finally:
+        state.after_layer, state.is_approx = after_layer, was_approx
+        engine.rebuild(*kept)
+
+
+def make_all_resident(engine: OffloadedModel, config: EngineConfig) -> None:
+    """Rebuilds the engine with a slot for every expert, and fills them."""
+    slots = all_slots(engine)
+    engine.rebuild(config, slots)
+    warm_up(engine, everyone(slots))
+
+
+def everyone(slots_per_layer: Sequence[int]) -> list[range]:
+    """Per layer, the experts 0, 1, ... that fill its slots: all of them, where there are as many."""
+    return [range(num_slots) for num_slots in slots_per_layer]
+
+
+def warm_up(engine: OffloadedModel, experts: Sequence[Sequence[int]]) -> None:
+    """As `warm_layers`, over the real link."""
+    rate, engine.link.emulated_bytes_per_s = engine.link.emulated_bytes_per_s, None
+    warm_layers(engine.cache, experts, engine.state.is_cancelled)
+    engine.link.emulated_bytes_per_s = rate
+
+
+def make_tasks(
+    engine: OffloadedModel, config: EngineConfig, num_tok: int, per_domain: int, domains: Sequence[str] | None = None
+) -> list[Task]:
+    """The first prompts of `domains`, by default of every shipped one, answered with every expert resident. Leaves the
+    engine rebuilt so."""
+    make_all_resident(engine, config)
+    room = engine.budget.context_tok - num_tok
+    if room < 1:
+        raise ConfigError(
+            f"A context of {engine.budget.context_tok} tokens is too short for this bench.", "Give it more."
+        )
+    tasks = []
+    for domain in domains or shipped_domains():
+        for prompt in shipped_prompts(domain)[:per_domain]:
+            ids = encode(engine.loaded.tokenizer, (Message("user", prompt),))[: min(_MAX_PROMPT_TOK, room)]
+            tasks.append(_task(engine, domain, ids, num_tok))
+    return tasks
+
+
+def _task(engine: OffloadedModel, domain: str, prompt: list[int], num_tok: int) -> Task:
+    writer = TraceWriter("bench", domain, engine.loaded.plan.geometry)
+    writer.begin_prompt()
+    engine.state.recorder = writer
+    forecasts: list[list[dict[int, list[int]]]] = []
+    try:
+        engine.decoder.cache.reset()
+        logits = [engine.decoder.prefill(prompt, lambda done_tok: None)]
+        answer = [int(logits[0].argmax())]
+        with _forecasts_taken(engine, forecasts):
+            while len(answer) < num_tok:
+                forecasts.append([])
+                logits += [row.clone() for row in engine.decoder.force(answer[-1:])]
+                answer.append(int(logits[-1].argmax()))
+    finally:
+        engine.state.recorder = None
+    return Task(domain, prompt, answer, writer.trace(), forecasts, logits)
+
+
+@contextmanager
+def _forecasts_taken(engine: OffloadedModel, forecasts: list[list[dict[int, list[int]]]]) -> Iterator[None]:
+    """Asks the routers of the next layers after every layer's step, and adds what they say to the last entry."""
+    lookahead, num_layers, kept = engine.lookahead, len(engine.layers), engine.state.after_layer
+
+    def take(layer: int) -> None:
+        lookahead.learn(layer)
+        ahead = range(layer + 1, min(layer + 1 + _LAYERS_AHEAD, num_layers))
+        forecasts[-1].append({at: lookahead.predict(layer, at) for at in ahead if lookahead.can_predict(layer, at)})
+        kept(layer)
+
+    engine.state.after_layer = take
+    try:
+        yield
+    finally:
+        engine.state.after_layer = kept
+
+
+def run_task(
+    engine: OffloadedModel,
+    config: EngineConfig,
+    slots_per_layer: Sequence[int],
+    task: Task,
+    warm: Sequence[Sequence[int]] | None = None,
+) -> Run:
+    """The task under other policies, from an empty expert cache, or one holding `warm`. Raises WaitCancelled."""
+    engine.rebuild(config, slots_per_layer)
+    engine.set_mode(config.mode)
+    if warm is not None:
+        warm_up(engine, warm)
+    rate, engine.link.emulated_bytes_per_s = engine.link.emulated_bytes_per_s, None  # decode is what is compared
+    start = perf_counter()
+    logits = engine.decoder.prefill(task.prompt, lambda done_tok: None)
+    engine.link.emulated_bytes_per_s = rate
+    tokens = engine.decoder.tokens(logits, Sampler(SamplingConfig(temperature=0.0)), len(task.answer))
+    answer = [next(tokens)]
+    last = perf_counter()
+    ttft_ms, initial = (last - start) * 1000, engine.cache.residents()
+    before, waited = engine.cache.total_counters(), engine.state.link_wait_s
+    times = []
+    for token in tokens:
+        now = perf_counter()
+        answer.append(token)
+        times.append((now - last) * 1000)
+        last = now
+    engine.cache.check_integrity()
+    waited_ms = (engine.state.link_wait_s - waited) * 1000
+    return Run(
+        ttft_ms,
+        times,
+        engine.cache.total_counters() - before,
+        waited_ms,
+        initial,
+        answer == task.answer,
+        engine.link.best_bytes_per_s,
+    )
+
+
+def all_slots(engine: OffloadedModel) -> tuple[int, ...]:
+    """A slot for every expert."""
+    return tuple(layer.num_experts for layer in engine.loaded.plan.geometry.layers)
+
+
+def share_of_experts(engine: OffloadedModel, share: float) -> tuple[int, ...]:
+    """Slots for that share of every layer's experts, at least k + 1."""
+    layers = engine.loaded.plan.geometry.layers
+    return tuple(max(layer.min_slots, round(share * layer.num_experts)) for layer in layers)
+
+
+def layer_time_s(engine: OffloadedModel, task: Task) -> float:
+    """Median seconds from one MoE layer's end to the next one's, every expert resident: what can hide a copy."""
+    ends: list[tuple[int, float]] = []
+    kept, engine.state.after_layer = engine.state.after_layer, lambda layer: ends.append((layer, perf_counter()))
+    try:
+        slots = all_slots(engine)
+        run_task(engine, replace(engine.config, link_bytes_per_s=None), slots, task, everyone(slots))
+    finally:
+        engine.state.after_layer = kept
+    pairs = _steps_between(ends)
+    return statistics.median(pairs) if pairs else 1e-3
+
+
+def _steps_between(ends: list[tuple[int, float]]) -> list[float]:
+    decode = ends[len(ends) // 2 :]
+    return [b[1] - a[1] for a, b in pairwise(decode) if b[0] == a[0] + 1]
+
+
+def interleaved(
+    names: Sequence[str], tasks: Sequence[Task], run: Callable[[str, Task], Run]
+) -> Iterator[tuple[str, Run]]:
+    """Every variant on every task, the order of variants turned round from task to task."""
+    for number, task in enumerate(tasks):
+        for name in names if number % 2 == 0 else list(reversed(names)):
+            yield name, run(name, task)

@@ -1,0 +1,109 @@
+"""How fast a checkpoint's experts come through the link, measured on its own files without loading it."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from pathlib import Path
+from time import perf_counter
+from typing import NamedTuple
+
+from engine.checkpoint.index import TensorEntry, read_index
+from offload.errors import WaitCancelled
+from offload.link.expert_source import FileSource, Span
+from offload.link.link import DEMAND, Copy, Link
+
+_EXPERT = re.compile(r"(.*\.experts\.\d+)\.")
+_FUSED = re.compile(r"(.*\.experts)\.")
+_SEED = 7
+_TRIAL_S = 0.6
+_MAX_BYTES = 512 << 20
+"""Read, and dropped from the file cache, at most."""
+
+
+class LinkTrial(NamedTuple):
+    """The same experts read twice. The system was asked to drop them from its file cache before the first time, and
+    need not have done so: only then is it the disk that was measured."""
+
+    num_bytes: int
+    first_bytes_per_s: float
+    again_bytes_per_s: float
+
+
+def try_link(folder: Path, num_threads: int, is_cancelled: Callable[[], bool]) -> LinkTrial | None:
+    """Copies randomly chosen experts for about a second; None where the checkpoint names none.
+
+    Raises CheckpointError, ExpertReadError, WaitCancelled.
+    """
+    found = expert_spans(read_index(folder).values())
+    if not found:
+        return None
+    random.Random(_SEED).shuffle(found)
+    experts = found[: max(_MAX_BYTES // _size(found[0]), 1)]
+    sizes = [_size(spans) for spans in experts]
+    slots = [memoryview(bytearray(max(sizes))) for _ in range(2 * num_threads)]
+    with closing(FileSource([experts])) as source, closing(Link(source, num_threads)) as link:
+        _forget(experts)
+        num_read, first = _read(link, slots, sizes, is_cancelled)
+        _, again = _read(link, slots, sizes[:num_read], is_cancelled)
+    return LinkTrial(sum(sizes[:num_read]), first, again)
+
+
+def _size(spans: tuple[Span, ...]) -> int:
+    return sum(span.num_bytes for span in spans)
+
+
+def expert_spans(entries: Iterable[TensorEntry]) -> list[tuple[Span, ...]]:
+    """The runs of bytes of every expert, whichever way it is stored: a tensor of its own, or a row of a fused one."""
+    parts: dict[str, list[tuple[str, int, int]]] = defaultdict(list)
+    for entry in entries:
+        if found := _EXPERT.match(entry.key):
+            parts[found[1]].append((entry.path, entry.file_offset, entry.num_bytes))
+        elif (found := _FUSED.match(entry.key)) and len(entry.shape) > 1:
+            row_bytes = entry.num_bytes // entry.shape[0]
+            for row in range(entry.shape[0]):
+                parts[f"{found[1]}.{row}"].append((entry.path, entry.file_offset + row * row_bytes, row_bytes))
+    return [_placed(runs) for runs in parts.values()]
+
+
+def _placed(runs: list[tuple[str, int, int]]) -> tuple[Span, ...]:
+    spans, offset = [], 0
+    for path, file_offset, num_bytes in runs:
+        spans.append(Span(path, file_offset, num_bytes, offset))
+        offset += num_bytes
+    return tuple(spans)
+
+
+def _read(link: Link, slots: list[memoryview], sizes: list[int], is_cancelled: Callable[[], bool]) -> tuple[int, float]:
+    """(experts read, bytes per second): as many copies on the way as there are slots, until the time is up."""
+    on_way: deque[Copy] = deque()
+    start_s, number = perf_counter(), 0
+    while number < len(sizes) and perf_counter() - start_s < _TRIAL_S:
+        if is_cancelled():
+            raise WaitCancelled("Stopped.")
+        if len(on_way) == len(slots):
+            on_way.popleft().wait(is_cancelled)
+        on_way.append(link.submit(0, number, slots[number % len(slots)], sizes[number], DEMAND))
+        number += 1
+    for copy in on_way:
+        copy.wait(is_cancelled)
+    return number, sum(sizes[:number]) / (perf_counter() - start_s)
+
+
+def _forget(experts: list[tuple[Span, ...]]) -> None:
+    """Asks the system to drop these bytes from its file cache, so that they come from the disk."""
+    if not hasattr(os, "posix_fadvise"):
+        return
+    fds: dict[str, int] = {}
+    try:
+        for span in (span for spans in experts for span in spans):
+            if span.path not in fds:
+                fds[span.path] = os.open(span.path, os.O_RDONLY | os.O_CLOEXEC)
+            os.posix_fadvise(fds[span.path], span.file_offset, span.num_bytes, os.POSIX_FADV_DONTNEED)
+    finally:
+        for fd in fds.values():
+            os.close(fd)

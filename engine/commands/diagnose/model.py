@@ -1,0 +1,101 @@
+"""What the model brings: its files, its chat template, whether it fits, and how fast its experts can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from engine.backends.transformers.loading import load_tokenizer
+from engine.chat.thinking_switch import find_choices
+from engine.checkpoint.catalogue import describe_folder
+from engine.checkpoint.index import checkpoint_files, read_index
+from engine.checkpoint.model_source import local_folder
+from engine.commands.diagnose.check import FAIL, OK, WARN, Check
+from engine.commands.diagnose.link_trial import try_link
+from engine.config import DEMO_MODEL, EngineConfig, format_bytes
+from engine.demo.location import built_demo
+from engine.demo.model import NEEDED_BYTES
+from engine.plan.budget import plan_only, slots_in_words
+
+_SLOW_BYTES_PER_S = 200e6
+
+
+class ModelExamination:
+    """One model, as far as it is on this machine: nothing is downloaded or built, no weight is kept."""
+
+    def __init__(self, config: EngineConfig, is_cancelled: Callable[[], bool]) -> None:
+        self._config, self._is_cancelled = config, is_cancelled
+        self._folder: Path | None = None
+
+    def steps(self) -> Iterator[tuple[str, Callable[[], Check]]]:
+        """See Examination."""
+        yield "model", self._model
+        for name, find_out in (
+            ("checkpoint", self._checkpoint),
+            ("chat template", self._template),
+            ("fit", self._fit),
+            ("link", self._link),
+        ):
+            yield name, partial(self._if_there, name, find_out)
+
+    def _if_there(self, name: str, find_out: Callable[[Path], Check]) -> Check:
+        if self._folder is None:
+            return Check(name, WARN, "not checked: there is no model to check")
+        return find_out(self._folder)
+
+    def _model(self) -> Check:
+        name = self._config.model
+        self._folder = built_demo() if name == DEMO_MODEL else local_folder(name)
+        if self._folder is None:
+            advice = "It is downloaded when it is chosen."
+            if name == DEMO_MODEL:
+                advice = f"It is built when it is chosen; that takes {format_bytes(NEEDED_BYTES)} of disk."
+            return Check("model", WARN, f"{name} is not on this machine", advice)
+        entry = describe_folder(self._folder)
+        if not entry.is_supported:
+            self._folder = None if entry.total_bytes is None else self._folder
+            return Check("model", FAIL, f"{name}: {entry.reason}", "Pick another model; see the README.")
+        shape = f"{entry.num_layers} layers, {entry.num_experts} experts, {entry.top_k} a token"
+        return Check("model", OK, f"{name}: {entry.architecture}, {shape}, {format_bytes(entry.total_bytes or 0)}")
+
+    def _checkpoint(self, folder: Path) -> Check:
+        files, tensors = checkpoint_files(folder), read_index(folder)
+        files_text = "one file" if len(files) == 1 else f"{len(files)} files"
+        return Check("checkpoint", OK, f"{len(tensors)} tensors in {files_text}; headers and lengths agree")
+
+    def _template(self, folder: Path) -> Check:
+        tokenizer = load_tokenizer(folder)
+        if not getattr(tokenizer, "chat_template", None):
+            found = "there is none: the conversation is given to the model as plain text"
+            return Check("chat template", WARN, found, "Pick a model that is tuned for chats.")
+        choices = ", ".join(find_choices(tokenizer))
+        thinking = f"thinking can be {choices}" if choices else "it has no switch for thinking"
+        return Check("chat template", OK, f"there is one; {thinking}")
+
+    def _fit(self, folder: Path) -> Check:
+        report = plan_only(self._config, folder, self._is_cancelled).report
+        budget, slots = report["budget_bytes"], report["slots_per_layer"]
+        residency, context_tok = report["residency"], report["context_tok"]
+        assert isinstance(budget, int)
+        assert isinstance(slots, list)
+        found = f"{format_bytes(budget)}: {slots_in_words(slots)} slots a layer ({residency:.0%} of the experts)"
+        return Check("fit", OK, f"{found}, context {context_tok} tokens")
+
+    def _link(self, folder: Path) -> Check:
+        trial = try_link(folder, self._config.link_threads, self._is_cancelled)
+        if trial is None:
+            return Check("link", WARN, "not measured: no expert was found in the files")
+        found = (
+            f"{format_bytes(trial.num_bytes)} of experts at {_rate(trial.first_bytes_per_s)}, again at "
+            f"{_rate(trial.again_bytes_per_s)}: disk, then file cache, if the system dropped the files when asked to"
+        )
+        if self._config.link_bytes_per_s is not None:
+            found += f"; the chat's link is emulated at {_rate(self._config.link_bytes_per_s)}"
+        if trial.first_bytes_per_s < _SLOW_BYTES_PER_S:
+            return Check("link", WARN, found, "Move the model to a faster disk.")
+        return Check("link", OK, found)
+
+
+def _rate(bytes_per_s: float) -> str:
+    return f"{bytes_per_s / 1e9:.2f} GB/s"

@@ -1,0 +1,138 @@
+"""The profiles of the loaded model: which there are, what they promise, and warming the expert cache by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from engine.api import BuildProfile
+from engine.backends.offloaded_model import OffloadedModel
+from engine.commands.routing_recording import build_domain_profile, describe_profile
+from engine.commands.task_outcome import OnTaskProgress, TaskOutcome
+from engine.errors import ConfigError
+from engine.events import DomainSet, ProfileState
+from engine.profiles.prompt_sets import read_prompts, shipped_prompts
+from engine.profiles.store import ProfileStore
+from offload.errors import ProfileError
+from offload.nonuniform_budget import with_moved_slots
+from offload.replay.profile import DomainProfile
+from offload.residency.warming import warm_layers
+
+
+class DomainProfiles:
+    """Profiles and the cache they warm. Runs in the engine's thread, between answers."""
+
+    def __init__(self, engine: OffloadedModel) -> None:
+        self._engine = engine
+        self._store = ProfileStore(engine.fingerprint)
+
+    def states(self) -> tuple[ProfileState, ...]:
+        """Every profile of this model; those that cannot be used say why."""
+        return tuple(self._state(name) for name in self._store.names())
+
+    def _state(self, domain: str) -> ProfileState:
+        try:
+            profile = self._store.load(domain)
+        except ProfileError as error:
+            return ProfileState(domain, None, 0, f"{error.message} {error.hint}")
+        assert profile is not None, "the store named it"
+        return ProfileState(domain, self._expected(profile), profile.num_prompts)
+
+    def _expected(self, profile: DomainProfile) -> float | None:
+        return profile.expected_hit_rate(self._engine.cache.slots_per_layer)
+
+    def warm(self, domain: str, is_cancelled: Callable[[], bool]) -> DomainSet:
+        """Makes the domain's experts of highest mean router score resident; without a profile nothing happens.
+
+        Raises ProfileError when the profile is damaged or another model's, ExpertReadError, WaitCancelled.
+        """
+        profile = self._store.load(domain)
+        if profile is None:
+            return DomainSet(domain, None, None)
+        cache = self._engine.cache
+        num_warmed = warm_layers(cache, profile.warm_start(cache.slots_per_layer), is_cancelled)
+        return DomainSet(domain, num_warmed, self._expected(profile))
+
+    def build(self, command: BuildProfile, on_progress: OnTaskProgress) -> TaskOutcome:
+        """Records, builds and keeps a profile; what is recorded is held outside the byte budget. Raises ConfigError
+        for prompts that cannot be read, WaitCancelled."""
+        if command.prompts_path is None:
+            prompts = shipped_prompts(command.domain)[: command.num_prompts]
+        else:
+            prompts = read_prompts(Path(command.prompts_path), command.num_prompts)
+        self._store.path(command.domain)
+        profile = build_domain_profile(
+            self._engine, self._store.fingerprint, command.domain, prompts, command.num_new_tok, on_progress
+        )
+        path = self._store.save(profile)
+        slots = self._engine.cache.slots_per_layer
+        report: dict[str, object] = {
+            "domain": profile.domain,
+            "path": str(path),
+            "num_prompts": profile.num_prompts,
+            "num_tok": profile.num_tok,
+            "expected_hit_rate": self._expected(profile),
+        }
+        return TaskOutcome(True, report, (*describe_profile(profile, slots)[:2], f"kept in {path}"))
+
+    def show(self, domain: str | None, has_plan: bool = False) -> TaskOutcome:
+        """One profile with its curves, or the list. Raises ConfigError when there is none, ProfileError."""
+        if domain is None:
+            states = self.states()
+            lines = tuple(self._line(state) for state in states) or ("No profiles of this model yet.",)
+            return TaskOutcome(True, {"profiles": [_as_dict(state) for state in states]}, lines)
+        profile = self._store.load(domain)
+        if profile is None:
+            known = ", ".join(self._store.names()) or "none"
+            raise ConfigError(
+                f"There is no profile {domain!r} for this model; there are: {known}.",
+                f"Build it: moe-chat profile build --domain {domain}",
+            )
+        slots = self._engine.cache.slots_per_layer
+        curves = {policy: [curve.rates.tolist() for curve in profile.curves(policy)] for policy in ("lru", "history")}
+        report: dict[str, object] = {**_as_dict(self._state(domain)), "slots": list(slots), "curves": curves}
+        lines = describe_profile(profile, slots)
+        if has_plan:
+            plan, plan_lines = self._plan(profile)
+            report, lines = {**report, "plan": plan}, (*lines, *plan_lines)
+        return TaskOutcome(True, report, lines)
+
+    def _plan(self, profile: DomainProfile) -> tuple[dict[str, object], tuple[str, ...]]:
+        """Slots as this profile alone would have them, every move explained."""
+        budget = self._engine.budget
+        planned = with_moved_slots(
+            replace(budget, slots_per_layer=budget.uniform_slots, slot_moves=()), profile.geometry, profile.curves()
+        )
+        before, after = map(profile.expected_hit_rate, (planned.uniform_slots, planned.slots_per_layer))
+        report: dict[str, object] = {
+            "uniform_slots": list(planned.uniform_slots),
+            "slots": list(planned.slots_per_layer),
+            "moves": [str(move) for move in planned.slot_moves],
+            "expected_hit_rate_uniform": before,
+            "expected_hit_rate": after,
+        }
+        gain = f", expected hit rate {before:.1%} -> {after:.1%}" if before is not None and after is not None else ""
+        head = f"slots by this profile: {len(planned.slot_moves)} moves from a uniform share{gain}"
+        return report, (head, *(f"  {move}" for move in planned.slot_moves))
+
+    def delete(self, domain: str) -> TaskOutcome:
+        """Raises ConfigError when there is no such profile."""
+        self._store.delete(domain)
+        return TaskOutcome(True, {"deleted": domain}, (f"The profile {domain!r} is deleted.",))
+
+    @staticmethod
+    def _line(state: ProfileState) -> str:
+        if state.problem:
+            return f"{state.domain:<16} cannot be used: {state.problem}"
+        expected = f"{state.expected_hit_rate:.1%}" if state.expected_hit_rate is not None else "–"
+        return f"{state.domain:<16} expected hit rate {expected} at the present slots, from {state.num_prompts} prompts"
+
+
+def _as_dict(state: ProfileState) -> dict[str, object]:
+    return {
+        "domain": state.domain,
+        "expected_hit_rate": state.expected_hit_rate,
+        "num_prompts": state.num_prompts,
+        "problem": state.problem,
+    }

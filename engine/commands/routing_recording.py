@@ -1,0 +1,98 @@
+"""Recording what the routers do on prompts of one kind, and turning it into that domain's profile."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from engine.api import Message
+from engine.backends.offloaded_model import OffloadedModel
+from engine.chat.conversation import encode, end_tokens
+from engine.commands.task_outcome import OnTaskProgress
+from engine.config import EXACT, SamplingConfig
+from engine.sampling.sampler import Sampler, with_model_defaults
+from offload.replay.profile import DomainProfile, build_profile
+from offload.replay.trace import RoutingTrace
+from offload.replay.trace_writer import TraceWriter
+
+_SEED = 20
+
+
+def record_routing(
+    engine: OffloadedModel,
+    fingerprint: str,
+    domain: str,
+    prompts: Sequence[str],
+    num_new_tok: int,
+    on_progress: OnTaskProgress,
+) -> RoutingTrace:
+    """Answers every prompt in EXACT mode, at most `num_new_tok` tokens each, and records prompt and answer.
+
+    A prompt that leaves no room in the context is cut. Raises WaitCancelled, ExpertReadError; the KV cache is emptied.
+    """
+    writer = TraceWriter(fingerprint, domain, engine.loaded.plan.geometry)
+    was_approx = engine.state.is_approx
+    engine.set_mode(EXACT)
+    engine.state.recorder = writer
+    try:
+        for number, prompt in enumerate(prompts):
+            on_progress("recording", number, len(prompts))
+            writer.begin_prompt()
+            _answer(engine, prompt, num_new_tok, _SEED + number)
+        on_progress("recording", len(prompts), len(prompts))
+    finally:
+        engine.state.recorder = None
+        engine.state.is_approx = was_approx
+        engine.decoder.cache.reset()
+    return writer.trace()
+
+
+def _answer(engine: OffloadedModel, prompt: str, num_new_tok: int, seed: int) -> None:
+    """As the chat would: the model's own sampling, its chat template, up to an end token."""
+    loaded, context_tok = engine.loaded, engine.budget.context_tok
+    room = max(context_tok - num_new_tok, context_tok // 2)
+    ids = encode(loaded.tokenizer, (Message("user", prompt),))[:room]
+    sampling = with_model_defaults(SamplingConfig(seed=seed), loaded.generation_config)
+    ends = end_tokens(loaded.tokenizer, loaded.generation_config, loaded.model.config)
+    engine.decoder.cache.reset()
+    logits = engine.decoder.prefill(ids, lambda done_tok: None)
+    for token in engine.decoder.tokens(logits, Sampler(sampling), num_new_tok):
+        if token in ends:
+            return
+
+
+def build_domain_profile(
+    engine: OffloadedModel,
+    fingerprint: str,
+    domain: str,
+    prompts: Sequence[str],
+    num_new_tok: int,
+    on_progress: OnTaskProgress,
+    clock: Callable[[], float] = time.time,
+) -> DomainProfile:
+    """Records the prompts and builds the profile. Raises as `record_routing` does, and ProfileError without prompts."""
+    trace = record_routing(engine, fingerprint, domain, prompts, num_new_tok, on_progress)
+    on_progress("replaying", 0, 1)
+    return build_profile(trace, created_s=clock(), weights=engine.tuned.weights)
+
+
+def describe_profile(profile: DomainProfile, slots_per_layer: Sequence[int]) -> tuple[str, ...]:
+    """The profile for a person: what it was made from, and the hit-rate curve of every layer at its slots."""
+    expected = profile.expected_hit_rate(slots_per_layer)
+    made = time.strftime("%Y-%m-%d %H:%M", time.localtime(profile.created_s))
+    head = (
+        f"{profile.domain}: {profile.num_prompts} prompts, {profile.num_tok} tokens "
+        f"({profile.num_decode_tok} written), built {made}",
+        "expected hit rate at the present slots: " + (f"{expected:.1%}" if expected is not None else "–"),
+        "layer  slots  hit rate  history curve over 1..E slots                 warmest experts",
+    )
+    return (*head, *(_layer_line(profile, number, slots) for number, slots in enumerate(slots_per_layer)))
+
+
+def _layer_line(profile: DomainProfile, number: int, slots: int) -> str:
+    curve, shape = profile.curves("history")[number], profile.geometry.layers[number]
+    points = range(shape.top_k, shape.num_experts + 1)
+    step = max(len(points) // 32, 1)
+    bars = "".join("▁▂▃▄▅▆▇█"[min(int(curve.at(slot) * 8), 7)] for slot in points[::step])
+    warmest = " ".join(map(str, profile.layers[number].warmest(min(slots, 8))))
+    return f"{shape.layer_number:5d}  {slots:5d}  {curve.at(slots):8.1%}  {bars:<44}  {warmest}"

@@ -1,0 +1,164 @@
+"""How prefill gets the experts that are not in the decode set, which it never evicts from.
+
+Ring: one after the other through a few staging slots, the next copy running under this expert's compute. Full layer:
+two buffers of a whole MoE layer each; while layer l+1 computes, the one that layer l has released loads layer l+2.
+After "MoE-CORE: Coordinated Expert Offload", "Mechanism": full-layer staging from floor(K_l / k_l) tokens on,
+selective below. Either way empty decode slots are filled first: that changes nothing for the experts that are there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Sequence
+from typing import NamedTuple, Protocol
+
+import torch
+
+from offload.geometry import Geometry
+from offload.link.link import Lease
+from offload.link.staging import LayerStaging, StagingRing
+from offload.residency.cache import ExpertCache
+
+RING, FULL_LAYER, SELECTIVE = "one expert at a time", "full layers, double-buffered", "selected experts only"
+"""The paths, in words."""
+
+
+class Fetched(NamedTuple):
+    """An expert that is there: in a slot of the decode set, or as a staged slot's memory."""
+
+    expert: int
+    slot: int | None
+    staged: torch.Tensor | None
+    """uint8 [expert_bytes], valid until the next expert is asked for."""
+
+
+class ExpertPrefill(Protocol):
+    """Brings absent experts to the device for one layer's prefill."""
+
+    served: Counter[str]
+    """How many layers' prefills took which path, since load."""
+
+    def fetch(self, layer: int, experts: Sequence[int], num_tok: int) -> Generator[Fetched]:
+        """Yields every one of `experts` (absent, most used first) once it is there. Must be read to its end or closed.
+
+        Raises WaitCancelled, ExpertReadError; whatever was on its way is given up.
+        """
+        ...
+
+    def abandon(self) -> None:
+        """Gives up what is on its way: the forward was left half-way."""
+        ...
+
+
+class RingPrefill:
+    """Experts one after the other, through as many staging slots as the ring has."""
+
+    def __init__(
+        self, cache: ExpertCache, ring: StagingRing, geometry: Geometry, is_cancelled: Callable[[], bool]
+    ) -> None:
+        self._cache, self._ring, self._geometry, self._is_cancelled = cache, ring, geometry, is_cancelled
+        self.served: Counter[str] = Counter()
+
+    def fetch(self, layer: int, experts: Sequence[int], num_tok: int) -> Generator[Fetched]:
+        """See ExpertPrefill."""
+        self.served[RING] += 1
+        ring, num_bytes = self._ring, self._geometry.layers[layer].expert_bytes
+        started: deque[tuple[int, Lease, bool]] = deque()
+        waiting = deque(experts)
+        try:
+            while waiting or started:
+                while waiting and len(started) < ring.num_slots:
+                    started.append(self._start(layer, waiting.popleft(), num_bytes))
+                expert, lease, is_staged = started.popleft()
+                if lease.copy is not None:
+                    lease.copy.wait(self._is_cancelled)
+                if is_staged:
+                    yield Fetched(expert, None, ring.tensor(lease.slot))
+                    ring.free(lease.slot)
+                else:
+                    yield Fetched(expert, lease.slot, None)
+        finally:
+            self.abandon()
+
+    def _start(self, layer: int, expert: int, num_bytes: int) -> tuple[int, Lease, bool]:
+        lease = self._cache.claim_free(layer, expert)
+        if lease is not None:
+            return expert, lease, False
+        return expert, self._ring.load(layer, expert, num_bytes, self._is_cancelled), True
+
+    def abandon(self) -> None:
+        """See ExpertPrefill."""
+        self._ring.free_all()
+        self._cache.count_staged(self._ring.take_landed())
+
+
+class LayerPrefill:
+    """Whole layers in two buffers where a prompt is long enough for that to pay; below that, what was routed to."""
+
+    def __init__(
+        self, cache: ExpertCache, staging: LayerStaging, geometry: Geometry, is_cancelled: Callable[[], bool]
+    ) -> None:
+        self._cache, self._staging, self._geometry, self._is_cancelled = cache, staging, geometry, is_cancelled
+        slots = cache.slots_per_layer
+        self.switch_tok = [n // layer.top_k for n, layer in zip(slots, geometry.layers, strict=True)]
+        """Per layer, the tokens from which it is staged whole: floor(K_l / k_l)."""
+        self.served: Counter[str] = Counter()
+
+    def is_full_layer(self, layer: int, num_tok: int) -> bool:
+        """Whether a chunk of so many tokens is served by staging the whole layer: from floor(K_l / k_l) on."""
+        return num_tok >= self.switch_tok[layer] and not self._cache.has_empty_slot(layer)
+
+    def fetch(self, layer: int, experts: Sequence[int], num_tok: int) -> Generator[Fetched]:
+        """See ExpertPrefill."""
+        is_full = self.is_full_layer(layer, num_tok)
+        self.served[FULL_LAYER if is_full else SELECTIVE] += 1
+        try:
+            claimed = self._claim(layer, experts)
+            staged = [expert for expert in experts if expert not in claimed]
+            self._stage(layer, staged)
+            self._stage_ahead(layer + 1, num_tok)
+            for expert, lease in claimed.items():
+                if lease.copy is not None:
+                    lease.copy.wait(self._is_cancelled)
+                yield Fetched(expert, lease.slot, None)
+            for expert in staged:
+                self._staging.wait_expert(layer, expert, self._is_cancelled)
+                yield Fetched(expert, None, self._staging.tensor(layer, expert))
+            self._release(layer)
+            self._stage_ahead(layer + 2, num_tok)
+        except BaseException:
+            self.abandon()
+            raise
+
+    def _claim(self, layer: int, experts: Sequence[int]) -> dict[int, Lease]:
+        """Fills empty decode slots, unless the layer is staged already."""
+        if layer in self._staging.staged_layers:
+            return {}
+        leases = {expert: self._cache.claim_free(layer, expert) for expert in experts}
+        return {expert: lease for expert, lease in leases.items() if lease is not None}
+
+    def _stage(self, layer: int, experts: Sequence[int]) -> None:
+        if layer in self._staging.staged_layers:
+            self._staging.keep_only(layer, experts)
+            self._staging.load(layer, experts)
+        else:
+            self._staging.begin(layer, experts, self._is_cancelled)
+
+    def _stage_ahead(self, layer: int, num_tok: int) -> None:
+        """Loads what the decode set lacks of a layer whose routing is not known yet."""
+        if layer >= self._geometry.num_layers or layer in self._staging.staged_layers:
+            return
+        if self.is_full_layer(layer, num_tok):
+            self._cache.settle(layer)
+            experts = range(self._geometry.layers[layer].num_experts)
+            absent = [expert for expert in experts if self._cache.is_absent(layer, expert)]
+            self._staging.begin(layer, absent, self._is_cancelled)
+
+    def _release(self, layer: int) -> None:
+        self._staging.release(layer)
+        self._cache.count_staged(self._staging.take_landed())
+
+    def abandon(self) -> None:
+        """See ExpertPrefill. Nothing stays staged; what has moved is counted, what is on the link once it has."""
+        self._staging.release_all()
+        self._cache.count_staged(self._staging.take_landed())

@@ -1,0 +1,33 @@
+"""The state all MoE layers share about the step that runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from offload.replay.trace_writer import TraceWriter
+
+
+@dataclass(slots=True)
+class StepState:
+    """What runs, and what is measured of it. Mutated by the engine's thread."""
+
+    is_decode: bool = False
+    is_approx: bool = False
+    is_calibrating: bool = False
+    """MoE layers compute with the first k slots, whatever they hold: the time of a step that misses nothing."""
+    is_cancelled: Callable[[], bool] = field(default=lambda: False)
+    after_layer: Callable[[int], None] = field(default=lambda layer: None)
+    abandon_prefill: Callable[[], None] = field(default=lambda: None)
+    """Gives up what prefill has on its way; called when a forward was left half-way."""
+    link_wait_s: float = 0.0
+    """Decode time spent waiting for the link, monotonic."""
+    forward_s: float = 0.0
+    """Decode time spent in the model's forward, all of it, monotonic."""
+    overhead_s: float = 0.0
+    """Of that, time that is neither the model's arithmetic nor a wait: routing read out, residency and policy, the next
+    layers' routers asked, bookkeeping, snapshots; monotonic."""
+    substituted: int = 0
+    """Substitutions, monotonic: tells whether a token's KV is approximate."""
+    recorder: TraceWriter | None = None
+    """Takes down every layer's routing while it is set."""

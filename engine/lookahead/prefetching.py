@@ -1,0 +1,135 @@
+"""What to fetch ahead: asks the next layers' routers, measures the overlap window, lets the prefetcher plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from time import perf_counter
+from typing import Protocol
+
+from offload.geometry import Geometry
+from offload.link.link import Lease, Link
+from offload.policies.prefetch import Forecast, Prefetcher
+from offload.policies.prefetch.overlap_window import OverlapWindow, Window
+from offload.residency.cache import ExpertCache
+
+_LAUNCH_OVERHEAD_S = 50e-6
+"""From submitting a copy to the link's thread starting it; measured with an idle link on two cores."""
+
+
+class Forecaster(Protocol):
+    """What says which experts a layer ahead will choose; see `Lookahead`."""
+
+    def can_predict(self, layer: int, ahead: int) -> bool:
+        """Whether `predict(layer, ahead)` can say something."""
+        ...
+
+    def predict(self, layer: int, ahead: int) -> list[int]:
+        """The experts, most certain first."""
+        ...
+
+    def learn(self, layer: int) -> None:
+        """The layer's own choice is known."""
+        ...
+
+
+class Prefetching:
+    """One for all layers; called in their order by the engine's thread, in decode only."""
+
+    def __init__(
+        self,
+        cache: ExpertCache,
+        link: Link,
+        lookahead: Forecaster,
+        prefetcher: Prefetcher,
+        geometry: Geometry,
+        always_predict: bool,
+        clock: Callable[[], float] = perf_counter,
+    ) -> None:
+        """`always_predict`: also where no expert of the layer ahead can be absent, for benches."""
+        self._cache, self._link, self._lookahead, self._prefetcher = cache, link, lookahead, prefetcher
+        self._clock = clock
+        self._window = OverlapWindow(geometry, _LAUNCH_OVERHEAD_S)
+        self._expert_bytes = [layer.expert_bytes for layer in geometry.layers]
+        self._num_ahead = prefetcher.num_layers_ahead
+        slots = cache.slots_per_layer
+        can_be_absent = [slots[i] < layer.num_experts or always_predict for i, layer in enumerate(geometry.layers)]
+        self._targets = [
+            [
+                ahead
+                for ahead in range(layer + 1, min(layer + 1 + self._num_ahead, geometry.num_layers))
+                if can_be_absent[ahead] and lookahead.can_predict(layer, ahead)
+            ]
+            for layer in range(geometry.num_layers)
+        ]
+        self.predictions: dict[int, list[int]] = {}
+        """Per layer, what its predecessor last predicted for it."""
+        self._last_depth = 0
+        self._opened_s = self._ended_s = 0.0
+        self._last_layer = -1
+
+    @property
+    def is_adaptive(self) -> bool:
+        """Whether the overlap window, not a fixed number, decides how many experts are fetched."""
+        return self._prefetcher.needs_window
+
+    def set_expert_compute_s(self, seconds: float) -> None:
+        """What a layer still has to do when its last demand copy has landed."""
+        self._window.expert_compute_s = seconds
+
+    @property
+    def depth(self) -> int:
+        """Experts fetched ahead of a layer: the fixed number, or what an adaptive prefetcher last decided."""
+        return self._last_depth if self._prefetcher.needs_window else int(getattr(self._prefetcher, "depth", 0))
+
+    def look_ahead(self, layer: int, experts: Sequence[int], leases: Sequence[Lease]) -> None:
+        """The layer's routing is known and its misses are queued: predict, plan, submit."""
+        self._prefetcher.observe(layer, experts)
+        targets = self._targets[layer]
+        if self._num_ahead:
+            self._lookahead.learn(layer)
+        if self._prefetcher.needs_window:
+            self._open(layer)
+        if not targets:
+            return
+        self.predictions.pop(layer + 1, None)
+        predictions: dict[int, list[int]] = {}
+        window = self._window_at(layer, leases) if self._prefetcher.needs_window else None
+        wanted = self._prefetcher.plan(self._forecasts(layer, targets, predictions), window)
+        self._last_depth = len(wanted)
+        for ahead, predicted in predictions.items():
+            chosen = [expert for where, expert in wanted if where == ahead]
+            if chosen:
+                self._cache.prefetch(ahead, chosen, predicted)
+
+    def _forecasts(self, layer: int, targets: Sequence[int], made: dict[int, list[int]]) -> Iterator[Forecast]:
+        """Of the layers ahead, each when it is asked for; `made` is filled with their predictions."""
+        for ahead in targets:
+            predicted = made[ahead] = self._lookahead.predict(layer, ahead)
+            if ahead == layer + 1:
+                self.predictions[ahead] = predicted
+            yield Forecast(ahead, predicted, self._absent_in(ahead))
+
+    def layer_ended(self, layer: int, waited_s: float) -> None:
+        """The layer's experts are computed; `waited_s` of the time since `look_ahead` was spent on the link."""
+        if not self._prefetcher.needs_window:
+            return
+        now = self._clock()
+        self._window.observe_compute(layer, now - self._opened_s - waited_s)
+        self._ended_s, self._last_layer = now, layer
+
+    def _absent_in(self, layer: int) -> Callable[[int], bool]:
+        return lambda expert: self._cache.is_absent(layer, expert)
+
+    def _open(self, layer: int) -> None:
+        now = self._clock()
+        if layer == self._last_layer + 1:
+            self._window.observe_attention(layer, now - self._ended_s)
+        if layer == 0:
+            self._window.observe_bandwidth(self._link.bytes_per_s)
+        self._opened_s = now
+
+    def _window_at(self, layer: int, leases: Sequence[Lease]) -> Window | None:
+        demand = sum(lease.copy is not None for lease in leases) * self._expert_bytes[layer]
+        ahead = self._targets[layer]
+        queued = sum(self._cache.num_arriving(at) * self._expert_bytes[at] for at in ahead)
+        return self._window.window(layer, demand_bytes=demand, prefetch_bytes=queued, num_layers_ahead=self._num_ahead)

@@ -1,0 +1,1 @@
+"""The byte budget, and what this machine has: memory, cores, threads."""

@@ -1,0 +1,59 @@
+"""How many threads compute: found by trying, since a core that others use makes every barrier wait for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import NamedTuple
+
+import torch
+
+from engine.plan import machine
+
+_ROUNDS = 3
+_MAX_TRIAL_S = 1.5
+_WORTH_A_THREAD = 0.9
+"""More threads must take less than this share of the time to be chosen: the link and the screen need a core too."""
+
+
+class ThreadChoice(NamedTuple):
+    """The number chosen and the best milliseconds of a step each number took; empty when the user chose."""
+
+    num_threads: int
+    trial_ms: tuple[tuple[int, float], ...]
+
+    def __str__(self) -> str:
+        tried = ", ".join(f"{number}: {ms:.0f} ms" for number, ms in self.trial_ms)
+        return f"{self.num_threads} compute" + (f" (tried {tried} a step)" if tried else "")
+
+
+def choose_threads(asked: int | None, run_step: Callable[[], object]) -> ThreadChoice:
+    """Sets torch's thread count: `asked`, or the best of all cores, one less, and half. `run_step` is a decode step."""
+    cores = machine.num_cores()
+    candidates = sorted({cores, max(cores - 1, 1), max(cores // 2, 1)})
+    if asked is not None or len(candidates) == 1:
+        number = asked or candidates[0]
+        torch.set_num_threads(number)
+        return ThreadChoice(number, ())
+    best = _trial(candidates, run_step)
+    chosen = candidates[0]
+    for number in candidates[1:]:
+        if best[number] < _WORTH_A_THREAD * best[chosen]:
+            chosen = number
+    torch.set_num_threads(chosen)
+    return ThreadChoice(chosen, tuple((number, best[number] * 1000) for number in candidates))
+
+
+def _trial(candidates: list[int], run_step: Callable[[], object]) -> dict[int, float]:
+    """Seconds of the median step for each thread count, measured in turn."""
+    times: dict[int, list[float]] = {number: [] for number in candidates}
+    started = perf_counter()
+    for _ in range(_ROUNDS):
+        for number in candidates:
+            torch.set_num_threads(number)
+            start = perf_counter()
+            run_step()
+            times[number].append(perf_counter() - start)
+        if perf_counter() - started > _MAX_TRIAL_S:
+            break
+    return {number: sorted(values)[len(values) // 2] for number, values in times.items()}

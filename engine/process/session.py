@@ -1,0 +1,254 @@
+"""A model loaded under one configuration, and the answers it gives. Runs in the engine's thread."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from time import monotonic, perf_counter
+
+import torch
+
+from engine.api import Submit
+from engine.backends.offloaded_model import OffloadedModel
+from engine.chat.conversation import common_prefix, end_tokens
+from engine.chat.prompt import ChatPrompts
+from engine.chat.turn import Turn
+from engine.checkpoint.model_source import resolve_model
+from engine.commands.domain_profiles import DomainProfiles
+from engine.config import EngineConfig
+from engine.events import (
+    CANCELLED,
+    CONTEXT_FULL,
+    ERROR,
+    LENGTH,
+    STOP,
+    EngineReady,
+    Event,
+    Failed,
+    LoadProgress,
+    ModeChanged,
+    Profiles,
+    Snapshot,
+    TurnEnded,
+)
+from engine.process.failures import failure_of
+from engine.sampling.sampler import Sampler, with_model_defaults
+from engine.telemetry.effective import describe_link, describe_ready
+from engine.telemetry.telemetry import Telemetry, TurnRecord
+from offload.errors import ProfileError, WaitCancelled
+
+_PROGRESS_PERIOD_S = 0.1
+_CANNOT_CROP = "the cache of this model cannot be cropped; everything is computed anew"
+
+
+class Session:
+    """`emit` and `publish` hand events and snapshots to the outside; `wanted_mode` is asked between tokens."""
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        emit: Callable[[Event], None],
+        publish: Callable[[Snapshot], None],
+        is_cancelled: Callable[[], bool],
+        wanted_mode: Callable[[], str] | None = None,
+    ) -> None:
+        """Loads. Raises MoeChatError, OffloadError, LoadCancelled; nothing is left running then."""
+        started = perf_counter()
+        self._emit, self._publish, self._is_cancelled = emit, publish, is_cancelled
+        self.mode: str = config.mode
+        self._wanted_mode = wanted_mode or (lambda: self.mode)
+        progress = _Throttle(emit)
+        folder = resolve_model(config.model, progress, is_cancelled)
+        self.engine = OffloadedModel(config, folder, progress, is_cancelled, self._after_layer)
+        try:
+            self._begin_service(progress)
+        except BaseException:
+            self.engine.close()
+            raise
+        self._load_s = perf_counter() - started
+
+    def _begin_service(self, progress: Callable[[LoadProgress], None]) -> None:
+        self.telemetry = Telemetry(self.engine)
+        self.telemetry.mode = self.mode
+        self.engine.set_mode(self.mode)
+        loaded, domain = self.engine.loaded, self.engine.config.domain
+        self._end_tokens = end_tokens(loaded.tokenizer, loaded.generation_config, loaded.model.config)
+        self._prompts = ChatPrompts(loaded.tokenizer, self.engine.budget.context_tok)
+        self._prefilling: Turn | None = None
+        self.profiles = DomainProfiles(self.engine)
+        if domain is not None:
+            self._warm_at_load(domain, progress)
+
+    def ready(self) -> EngineReady:
+        """The event that says what was loaded, and how."""
+        return describe_ready(self.engine, self.mode, self._load_s, self._prompts.thinking_choices)
+
+    def close(self) -> None:
+        """Stops everything. Safe to call twice."""
+        self.engine.close()
+
+    def set_mode(self, mode: str, request_id: int | None = None, at_tok: int | None = None) -> None:
+        """EXACT or APPROX from the next step on; a change is told."""
+        if mode == self.mode:
+            return
+        self.mode = self.telemetry.mode = mode
+        self.engine.set_mode(mode)
+        self._emit(ModeChanged(mode, request_id, at_tok))
+        self.publish()
+
+    def set_domain(self, domain: str) -> None:
+        """Warms the cache by the domain's profile, if it has one, and tells. Raises ProfileError, WaitCancelled."""
+        self._emit(self.profiles.warm(domain, self._is_cancelled))
+        self.publish()
+
+    def tell_profiles(self) -> None:
+        """Which profiles there are."""
+        self._emit(Profiles(self.profiles.states()))
+
+    def _warm_at_load(self, domain: str, progress: Callable[[LoadProgress], None]) -> None:
+        """A profile that cannot be used does not keep the model from loading; `Profiles` says what is wrong with it."""
+        progress(LoadProgress("warm start", 0, 0, ""))
+        with suppress(ProfileError):
+            self._emit(self.profiles.warm(domain, self._is_cancelled))
+
+    def begin_task(self) -> None:
+        """A long-running task has the engine to itself; the panels say so."""
+        self._show("task")
+
+    def end_task(self, is_rebuilt: bool) -> None:
+        """`is_rebuilt`: it built the expert machinery anew, and everything is counted from zero."""
+        if is_rebuilt:
+            self.telemetry = Telemetry(self.engine)
+            self.telemetry.mode = self.mode
+        self._show("idle")
+
+    def publish(self) -> None:
+        """A snapshot now."""
+        self._publish(self.telemetry.snapshot())
+
+    def answer(self, request: Submit) -> None:
+        """Answers, emitting progress, text and the end. The session stays usable, whatever is raised.
+
+        Raises MoeChatError, OffloadError before the first token; a failure after it ends the answer as it is.
+        """
+        turn = self._begin(request)
+        failure: Failed | None = None
+        try:
+            reason = self._run(turn)
+        except WaitCancelled:
+            reason = CANCELLED
+        except Exception as error:
+            if not turn.record.new_tok:
+                raise
+            traceback.print_exc()
+            reason, failure = ERROR, failure_of(request.request_id, error, is_fatal=False)
+        finally:
+            self._prefilling = None
+            self.telemetry.end_turn()
+            self._show("idle")
+        turn.say(self._emit, turn.stream.finish())
+        self.telemetry.measure_limit()
+        self.publish()
+        self._prompts.remember(turn.written())
+        self._emit(TurnEnded(request.request_id, reason, turn.record.stats(), turn.text, turn.thinking, failure))
+
+    def _begin(self, request: Submit) -> Turn:
+        started_s = perf_counter()
+        kv = self.engine.decoder.cache
+        sampling = with_model_defaults(request.sampling, self.engine.loaded.generation_config)
+        prepared = self._prompts.prepare(request, sampling)
+        prompt = prepared.tokens
+        known_tok = common_prefix(kv.tokens, prompt)
+        if request.recomputes:
+            known_tok = min(known_tok, kv.num_exact_tok)
+        note = "" if kv.keep_prefix(known_tok) else _CANNOT_CROP
+        reused_tok = len(kv.tokens)
+        record = TurnRecord(
+            self.telemetry,
+            len(prompt),
+            reused_tok,
+            started_s,
+            lambda: describe_link(self.engine),
+            prepared.num_left_out,
+        )
+        record.see(kv)
+        return Turn(request, prepared, sampling, record, note)
+
+    def _run(self, turn: Turn) -> str:
+        decoder = self.engine.decoder
+        self._show("prefill")
+        self._prefilling = turn
+        self._emit(turn.progress(len(decoder.cache.tokens)))
+        logits = self._read_prompt(turn)
+        self._prefilling = None
+        turn.record.prefill_done()
+        self._show("decode")
+        room = self.engine.budget.context_tok - len(turn.prompt) + 1
+        asked = turn.sampling.max_new_tok
+        for token in decoder.tokens(logits, Sampler(turn.sampling), min(asked or room, room)):
+            turn.record.token()
+            if token in self._end_tokens:
+                return STOP
+            turn.take(self._emit, token)
+            if turn.stream.is_stopped:
+                return STOP
+            self._between_tokens(turn)
+        return LENGTH if asked is not None and turn.record.new_tok == asked else CONTEXT_FULL
+
+    def _read_prompt(self, turn: Turn) -> torch.Tensor:
+        """The logits [vocab] after the prompt.
+
+        An answer that goes on lacks its last token's alone: that is a decode step, as it would have been without the
+        stop. Prefill could differ from it in the last bit.
+        """
+        decoder, prompt = self.engine.decoder, turn.prompt
+        if turn.is_resumed and len(decoder.cache.tokens) == len(prompt) - 1:
+            logits = decoder.step(prompt[-1])
+            self._emit(turn.progress(len(prompt)))
+            return logits
+        return decoder.prefill(prompt, lambda done_tok: self._emit(turn.progress(done_tok)))
+
+    def _between_tokens(self, turn: Turn) -> None:
+        self.telemetry.see(self.engine.decoder.cache)
+        turn.record.see(self.engine.decoder.cache)
+        if self._is_cancelled():
+            raise WaitCancelled("Stopped.")
+        wanted = self._wanted_mode()
+        if wanted != self.mode:
+            self.set_mode(wanted, turn.request_id, turn.record.new_tok)
+
+    def _after_layer(self, layer: int) -> None:
+        if self._is_cancelled():
+            raise WaitCancelled("Stopped.")
+        if self.telemetry.is_due():
+            began_s = perf_counter()
+            self.publish()
+            self.engine.state.overhead_s += perf_counter() - began_s
+            if self._prefilling is not None:
+                self._emit(self._prefilling.progress(self._prefilled_tok(layer)))
+
+    def _prefilled_tok(self, layer: int) -> int:
+        """Tokens done of the prompt, the running chunk counted by the layers it has passed."""
+        decoder, total = self.engine.decoder, len(self.engine.layers)
+        start = len(decoder.cache.tokens)
+        assert self._prefilling is not None
+        return start + decoder.chunk_at(start, len(self._prefilling.prompt)) * (layer + 1) // (total + 1)
+
+    def _show(self, phase: str) -> None:
+        self.telemetry.phase = phase
+        self.telemetry.see(self.engine.decoder.cache)
+        self.publish()
+
+
+class _Throttle:
+    """Lets progress through at a readable rate, and every change of stage."""
+
+    def __init__(self, emit: Callable[[Event], None]) -> None:
+        self._emit, self._stage, self._said_s = emit, "", 0.0
+
+    def __call__(self, progress: LoadProgress) -> None:
+        now = monotonic()
+        if progress.stage != self._stage or progress.done == progress.total or now - self._said_s > _PROGRESS_PERIOD_S:
+            self._stage, self._said_s = progress.stage, now
+            self._emit(progress)

@@ -1,0 +1,223 @@
+"""The engine's thread: takes up one command after the other; every failure becomes an event."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import os
+import sys
+import traceback
+from typing import TYPE_CHECKING
+
+from engine.api import (
+    Bench,
+    BenchOverhead,
+    BenchPolicies,
+    BenchPrediction,
+    BuildProfile,
+    Close,
+    Command,
+    DeleteProfile,
+    Diagnose,
+    Load,
+    Plan,
+    RecordTrace,
+    ResetEviction,
+    SetDomain,
+    SetMode,
+    ShowProfile,
+    Submit,
+    TuneEviction,
+    Verify,
+)
+from engine.errors import ConfigError
+from engine.events import Failed, LoadProgress, ModeChanged, TaskEnded, TaskProgress
+from engine.process.failures import failure_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.backends.offloaded_model import OffloadedModel
+    from engine.commands.task_outcome import OnTaskProgress, TaskOutcome
+    from engine.process.mailboxes import Inbox, Outbox
+    from engine.process.session import Session
+
+_Unloaded = Plan | Diagnose | ResetEviction
+"""Tasks that need no model in memory."""
+_Task = Verify | Bench | BuildProfile | ShowProfile | DeleteProfile | RecordTrace | TuneEviction | _Unloaded
+
+
+class Worker:
+    """Runs in the main thread of the engine's process. torch is imported here, not with this module."""
+
+    def __init__(self, inbox: Inbox, outbox: Outbox) -> None:
+        self._inbox, self._outbox = inbox, outbox
+        self._session: Session | None = None
+
+    def run(self) -> None:
+        """Until Close."""
+        self._import()
+        self._inbox.is_importing = False
+        while True:
+            command = self._inbox.commands.get()
+            if isinstance(command, Close):
+                break
+            self._handle(command)
+        if self._session is not None:
+            self._session.close()
+        self._inbox.close()
+
+    def _import(self) -> None:
+        try:
+            import engine.process.session  # noqa: F401  (seconds: done while the user reads the menu)
+        except Exception as error:  # noqa: BLE001 - told as an event
+            traceback.print_exc()
+            self._outbox.put(failure_of(None, error, is_fatal=True))
+            self._outbox.flush()
+            os._exit(1)
+
+    def _handle(self, command: Command) -> None:
+        from engine.backends.transformers.loading import LoadCancelled
+        from offload.errors import WaitCancelled
+
+        request_id = getattr(command, "request_id", None)
+        self._inbox.begin(command)
+        try:
+            self._dispatch(command)
+        except (LoadCancelled, WaitCancelled):
+            self._outbox.put(Failed(request_id, "Stopped", "It was stopped.", "", is_fatal=False))
+        except Exception as error:  # noqa: BLE001 - told as an event, the engine goes on
+            traceback.print_exc()
+            self._outbox.put(failure_of(request_id, error, is_fatal=False))
+        finally:
+            self._inbox.end()
+            sys.stdout.flush()
+
+    def _dispatch(self, command: Command) -> None:
+        if isinstance(command, Load):
+            self._load(command)
+        elif isinstance(command, SetMode):
+            self._set_mode(command.mode)
+        elif isinstance(command, Submit):
+            self._loaded().answer(command)
+        elif isinstance(command, SetDomain):
+            self._loaded().set_domain(command.domain)
+        elif isinstance(command, _Task):
+            outcome = self._run_task(command)
+            self._outbox.put(TaskEnded(command.request_id, outcome.is_ok, outcome.report, outcome.lines))
+            if isinstance(command, (BuildProfile, DeleteProfile)):
+                self._loaded().tell_profiles()
+
+    def _load(self, command: Load) -> None:
+        from engine.process.session import Session
+
+        if self._session is not None:
+            session, self._session = self._session, None
+            session.close()
+            del session
+        _give_memory_back()
+        inbox, outbox, config = self._inbox, self._outbox, command.config
+        self._session = Session(
+            config, outbox.put, outbox.publish, inbox.is_cancelled, lambda: inbox.wanted_mode or config.mode
+        )
+        self._set_mode(inbox.wanted_mode or config.mode)
+        self._session.publish()
+        outbox.put(self._session.ready())
+        self._session.tell_profiles()
+
+    def _set_mode(self, mode: str) -> None:
+        """A change outside an answer; inside one the session has seen it already."""
+        if self._session is None:
+            self._outbox.put(ModeChanged(mode, None, None))
+        elif self._session.mode != mode:
+            self._session.set_mode(mode)
+
+    def _loaded(self) -> Session:
+        if self._session is None:
+            raise ConfigError("No model is loaded.", "Load one first.")
+        return self._session
+
+    def _run_task(self, command: _Task) -> TaskOutcome:
+        def progress(stage: str, done: int, total: int) -> None:
+            self._outbox.put(TaskProgress(command.request_id, stage, done, total))
+
+        if isinstance(command, _Unloaded):
+            return self._run_unloaded(command, progress)
+        session = self._loaded()
+        session.begin_task()
+        try:
+            return self._run_on(session, command, progress)
+        finally:
+            session.end_task(is_rebuilt=isinstance(command, Bench) and not isinstance(command, BenchOverhead))
+
+    def _run_unloaded(self, command: _Unloaded, progress: OnTaskProgress) -> TaskOutcome:
+        is_cancelled = self._inbox.is_cancelled
+        if isinstance(command, Diagnose):
+            from engine.commands.diagnose.diagnose import diagnose
+
+            return diagnose(command.config, progress, is_cancelled)
+        from engine.checkpoint.model_source import resolve_model
+
+        def load_progress(event: LoadProgress) -> None:
+            progress(event.stage, event.done, event.total)
+
+        folder = resolve_model(command.config.model, load_progress, is_cancelled)
+        if isinstance(command, ResetEviction):
+            from engine.commands.tune_eviction import reset_eviction
+
+            return reset_eviction(folder)
+        from engine.plan.budget import plan_only
+
+        return plan_only(command.config, folder, is_cancelled)
+
+    def _run_on(self, session: Session, command: _Task, progress: OnTaskProgress) -> TaskOutcome:
+        is_cancelled = self._inbox.is_cancelled
+        if isinstance(command, Verify):
+            from engine.commands.verify import verify
+
+            return verify(session.engine, command.num_tok, progress, is_cancelled)
+        if isinstance(command, Bench):
+            return _run_bench(session.engine, command, progress, is_cancelled)
+        if isinstance(command, RecordTrace):
+            from engine.commands.record_trace import record_trace
+
+            return record_trace(session.engine, command, progress)
+        if isinstance(command, TuneEviction):
+            from engine.commands.tune_eviction import tune_eviction
+
+            return tune_eviction(session.engine, command, progress, is_cancelled)
+        if isinstance(command, BuildProfile):
+            return session.profiles.build(command, progress)
+        if isinstance(command, ShowProfile):
+            return session.profiles.show(command.domain, command.has_plan)
+        assert isinstance(command, DeleteProfile), command
+        return session.profiles.delete(command.domain)
+
+
+def _run_bench(
+    engine: OffloadedModel, command: Bench, progress: OnTaskProgress, is_cancelled: Callable[[], bool]
+) -> TaskOutcome:
+    if isinstance(command, BenchOverhead):
+        from engine.commands.bench.overhead import bench_overhead
+
+        return bench_overhead(engine, command.num_rounds, progress, is_cancelled)
+    if isinstance(command, BenchPolicies):
+        from engine.commands.bench.policies import bench_policies
+
+        return bench_policies(engine, command.is_quick, command.links, progress, is_cancelled)
+    if isinstance(command, BenchPrediction):
+        from engine.commands.bench.prediction import bench_prediction
+
+        return bench_prediction(engine, command.is_quick, progress, is_cancelled)
+    from engine.commands.bench.prefill import bench_prefill
+
+    return bench_prefill(engine, command.is_quick, command.links, progress, is_cancelled)
+
+
+def _give_memory_back() -> None:
+    """A model is full of cycles, and the allocator keeps what was freed: the next one's budget would count both."""
+    gc.collect()
+    if sys.platform == "linux":
+        with contextlib.suppress(AttributeError):  # not every C library has it
+            ctypes.CDLL(None).malloc_trim(0)

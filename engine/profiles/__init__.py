@@ -1,0 +1,1 @@
+"""What is recorded and learned of a model, as kept on disk: domain profiles, tuned weights, prompt sets."""

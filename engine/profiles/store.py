@@ -1,0 +1,98 @@
+"""Where domain profiles are kept: a folder a model, a file a domain, in the user's data folder.
+
+With them, in `eviction.json`, the eviction weights tuned for the model (see `offload.policies.eviction.tuned_weights`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import platformdirs
+
+from engine.errors import ConfigError
+from offload.errors import ProfileError, WeightsError
+from offload.policies.eviction.tuned_weights import TunedWeights, load_tuned_weights
+from offload.replay.profile import DomainProfile, load_profile
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
+
+
+def profiles_root() -> Path:
+    """MOE_CHAT_HOME/data/profiles, or the user's data folder on this system."""
+    home = os.environ.get("MOE_CHAT_HOME")
+    return (Path(home) / "data" if home else platformdirs.user_data_path("moe-chat")) / "profiles"
+
+
+class ProfileStore:
+    """The profiles of one model."""
+
+    def __init__(self, fingerprint: str) -> None:
+        self.fingerprint = fingerprint
+        self._folder = profiles_root() / fingerprint
+
+    def path(self, domain: str) -> Path:
+        """The file of a domain's profile. Raises ConfigError when the name cannot be one."""
+        if not _NAME.fullmatch(domain):
+            raise ConfigError(
+                f"{domain!r} cannot be a domain's name.", "Use small letters, digits, - and _, 40 characters at most."
+            )
+        return self._folder / f"{domain}.npz"
+
+    def names(self) -> list[str]:
+        """The domains that have a profile, damaged ones included."""
+        return sorted(path.stem for path in self._folder.glob("*.npz"))
+
+    def load(self, domain: str) -> DomainProfile | None:
+        """The profile, or None when there is none. Raises ProfileError when it is damaged or another model's."""
+        path = self.path(domain)
+        return load_profile(path, self.fingerprint) if path.exists() else None
+
+    def usable(self, domain: str) -> DomainProfile | None:
+        """The profile, or None when there is none or it cannot be used."""
+        try:
+            return self.load(domain)
+        except (ConfigError, ProfileError):
+            return None
+
+    def save(self, profile: DomainProfile) -> Path:
+        """Keeps a profile, atomically, in place of an earlier one. Raises ProfileError when the disk refuses."""
+        path = self.path(profile.domain)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            profile.save(path)
+        except OSError as error:
+            raise ProfileError(f"{path} cannot be written: {error.strerror}.", "Free some space, try again.") from error
+        return path
+
+    def delete(self, domain: str) -> None:
+        """Raises ConfigError when there is no such profile."""
+        path = self.path(domain)
+        if not path.exists():
+            known = ", ".join(self.names()) or "none"
+            raise ConfigError(f"There is no profile {domain!r} for this model.", f"There are: {known}.")
+        path.unlink()
+
+    @property
+    def weights_path(self) -> Path:
+        """The file of the model's tuned eviction weights."""
+        return self._folder / "eviction.json"
+
+    def load_weights(self) -> TunedWeights | None:
+        """What was tuned for this model, or None. Raises WeightsError when the file is damaged or another model's."""
+        return load_tuned_weights(self.weights_path, self.fingerprint) if self.weights_path.exists() else None
+
+    def save_weights(self, tuned: TunedWeights) -> None:
+        """Keeps weights, atomically, in place of earlier ones. Raises WeightsError when the disk refuses."""
+        try:
+            tuned.save(self.weights_path)
+        except OSError as error:
+            message = f"{self.weights_path} cannot be written: {error.strerror}."
+            raise WeightsError(message, "Free some space, try again.") from error
+
+    def delete_weights(self) -> bool:
+        """Back to the default weights; False: there were no others."""
+        has_been = self.weights_path.exists()
+        self.weights_path.unlink(missing_ok=True)
+        return has_been

@@ -1,1 +1,0 @@
-"""What routers do, recorded and put to use: traces, replays, domain profiles, tuned eviction."""

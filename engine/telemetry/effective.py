@@ -1,0 +1,88 @@
+"""The effective configuration and what the user should know of it, in words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from engine.backends.offloaded_model import OffloadedModel
+from engine.config import DEMO_MODEL, format_bytes
+from engine.demo.model import DEMO_LIMIT
+from engine.events import EngineReady
+from engine.plan.budget import slots_in_words
+from offload.budget import BudgetPlan
+
+
+def describe_ready(
+    engine: OffloadedModel, mode: str, load_s: float, thinking_choices: tuple[str, ...] = ()
+) -> EngineReady:
+    """The event that says what was loaded, and how."""
+    geometry, name = engine.loaded.plan.geometry, engine.config.model
+    return EngineReady(
+        model_name=Path(name).name if name != DEMO_MODEL and Path(name).exists() else name,
+        model_type=engine.loaded.model_type,
+        num_layers=geometry.num_layers,
+        num_experts=max(layer.num_experts for layer in geometry.layers),
+        top_k=max(layer.top_k for layer in geometry.layers),
+        context_tok=engine.budget.context_tok,
+        effective=effective(engine, mode),
+        notices=notices(engine),
+        load_s=load_s,
+        thinking_choices=thinking_choices,
+    )
+
+
+def effective(engine: OffloadedModel, mode: str) -> tuple[tuple[str, str], ...]:
+    """What every setting came to, as (name, value)."""
+    config, budget, loaded = engine.config, engine.budget, engine.loaded
+    shown = slots_in_words(budget.slots_per_layer)
+    widest = max(layer.num_experts for layer in loaded.plan.geometry.layers)
+    parts = ", ".join(f"{name} {format_bytes(size)}" for name, size in budget.parts)
+    depth = f", depth {config.prefetch_depth}" if config.prefetch != "none" else ""
+    if engine.prefetching.is_adaptive:
+        depth = ", depth by the overlap window"
+    predictable = f"{engine.num_predicted_layers} of {len(engine.layers) - 1} layers predictable"
+    return (
+        ("model", str(loaded.folder)),
+        ("architecture", loaded.model_type),
+        ("dtype", str(loaded.model.dtype).removeprefix("torch.")),
+        ("budget", f"{format_bytes(budget.budget_bytes)} = {parts}"),
+        ("slots", f"{shown} of {widest} a layer ({budget.residency_rate:.0%} of the experts){_moved(budget)}"),
+        ("context", f"{budget.context_tok} tokens"),
+        ("prefill", f"chunks of {config.prefill_chunk_tok} tokens, {_prefill_path(budget)}"),
+        ("mode", f"{mode}, alpha {config.alpha:g}"),
+        ("eviction", f"history ({engine.tuned})" if config.eviction == "history" else config.eviction),
+        ("prefetch", f"{config.prefetch}{depth}, {predictable}"),
+        ("link", describe_link(engine)),
+        ("experts read", f"{loaded.store.num_direct_layers} of {len(engine.layers)} layers straight into slots"),
+        ("threads", f"{engine.threads}, {engine.link.num_threads} link"),
+    )
+
+
+def _moved(budget: BudgetPlan) -> str:
+    return f", {len(budget.slot_moves)} moved by what the profiles say" if budget.slot_moves else ""
+
+
+def _prefill_path(budget: BudgetPlan) -> str:
+    return "whole layers staged in two buffers" if budget.has_layer_staging else "experts streamed through a ring"
+
+
+def describe_link(engine: OffloadedModel) -> str:
+    """The link for a person; an emulated one says so."""
+    emulated, best = engine.link.emulated_bytes_per_s, engine.link.best_bytes_per_s
+    if emulated:
+        return f"emulated {emulated / 1e9:g} GB/s"
+    return f"disk to RAM, best measured {best / 1e9:.2f} GB/s" if best else "disk to RAM, not measured yet"
+
+
+def notices(engine: OffloadedModel) -> tuple[str, ...]:
+    """What the user should know before reading an answer."""
+    said = [DEMO_LIMIT] if engine.config.model == DEMO_MODEL else []
+    if engine.config.link_bytes_per_s:
+        said.append(f"The link is emulated at {engine.config.link_bytes_per_s / 1e9:g} GB/s.")
+    if not getattr(engine.loaded.tokenizer, "chat_template", None):
+        said.append("The model has no chat template: the conversation is given to it as plain text.")
+    if engine.config.eviction == "history" and engine.tuned.problem:
+        said.append(engine.tuned.problem)
+    if engine.budget.residency_rate >= 1:
+        said.append("Every routed expert fits into the budget: nothing needs to be offloaded.")
+    return tuple(said)

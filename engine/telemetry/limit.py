@@ -1,0 +1,83 @@
+"""How many times the physical limit an answer took: its TPOT over the least that this machine allows.
+
+The limit of a token is the larger of its compute and of the copies nobody could do without. Compute: the quickest step
+seen, that of the calibration at load among them. Copies: Belady's bound over one pool of the same bytes, from what was
+resident when decode began, at the best bandwidth the link has shown.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from engine.backends.offloaded_model import OffloadedModel
+from offload.replay.belady import belady_pool_loads
+from offload.replay.trace_writer import TraceWriter
+
+_MAX_ROUTED = 60_000
+"""The bound is found over the answer's first tokens, up to so many routed experts: a fraction of a second."""
+
+
+class LimitGauge:
+    """Takes down the routing of one answer after the other. Only the engine's thread touches it."""
+
+    def __init__(self, engine: OffloadedModel) -> None:
+        self._engine = engine
+        self._geometry = engine.loaded.plan.geometry
+        self._max_tok = max(_MAX_ROUTED // sum(layer.top_k for layer in self._geometry.layers), 1)
+        self._writer: TraceWriter | None = None
+        self._initial: Sequence[Sequence[int]] = ()
+        self._loads_per_tok: float | None = None
+        self._floor_ms = engine.compute_floor_ms
+        self.times_the_limit: float | None = None
+        """Of the last answer; None where it has no second token, or stand-ins took the place of copies."""
+
+    def clear(self) -> None:
+        """Another answer begins."""
+        self.times_the_limit = None
+
+    def begin(self) -> None:
+        """Its decode begins."""
+        self._initial = self._engine.cache.residents()
+        self._writer = self._engine.state.recorder = TraceWriter("", "", self._geometry, has_scores=False)
+        self._writer.begin_prompt()
+
+    def see(self) -> None:
+        """Between tokens: what is enough for the bound is not added to."""
+        if self._writer is not None and self._writer.num_steps >= self._max_tok:
+            self._engine.state.recorder = None
+
+    def stop(self) -> None:
+        """Decode is over, however it ended."""
+        if self._writer is not None:
+            self._engine.state.recorder = None
+
+    def measure(self, tpot_ms: Sequence[float], is_exact: bool) -> None:
+        """The figure of the answer that ended; `tpot_ms`: of every token but the first. Takes a fraction of a second
+        after a long one. Without `begin` there is none."""
+        writer, self._writer = self._writer, None
+        if writer is None:
+            return
+        self._floor_ms = min((self._floor_ms, *tpot_ms))
+        num_tok = min(len(tpot_ms), writer.num_steps, self._max_tok)
+        if not is_exact or num_tok < 1:
+            return
+        loads = belady_pool_loads(writer.trace(num_tok), self._engine.cache.slots_per_layer, self._initial)
+        self._loads_per_tok = loads / num_tok
+        self.times_the_limit = statistics.fmean(tpot_ms[:num_tok]) / self._limit_ms(self._loads_per_tok)
+
+    def estimate(self, tpot_ms: Sequence[float]) -> float | None:
+        """While an answer is written: against its compute, and the copies of a token of the last measured answer.
+
+        None before there is one.
+        """
+        if not tpot_ms or self._loads_per_tok is None:
+            return None
+        self._floor_ms = min(self._floor_ms, tpot_ms[-1])
+        return statistics.fmean(tpot_ms) / self._limit_ms(self._loads_per_tok)
+
+    def _limit_ms(self, loads_per_tok: float) -> float:
+        link = self._engine.link
+        rate = link.emulated_bytes_per_s or link.best_bytes_per_s
+        copies_ms = loads_per_tok * self._geometry.largest_expert_bytes / rate * 1000 if rate else 0.0
+        return max(self._floor_ms, copies_ms)

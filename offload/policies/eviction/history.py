@@ -1,0 +1,126 @@
+"""Routing-history eviction."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from offload.geometry import Geometry
+
+_RESCALE_AT = 1e100
+_SMALLEST_SPREAD = 1e-30
+"""Scores closer together than this are taken to be equal."""
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryWeights:
+    """The nonnegative weights of the four terms, and how far the first two look back. The paper gives no values.
+
+    The defaults were found by replay (`offload.replay.tuning`).
+    """
+
+    count: float = 1.0
+    """Of the selections in the last `window_steps` steps of the layer."""
+    ema: float = 2.0
+    """Of the exponential moving average of selections."""
+    score: float = 0.5
+    """Of the current router score, where there is one."""
+    recency: float = 1.0
+    """Of how recently the expert was selected."""
+    window_steps: int = 256
+    ema_decay: float = 0.8
+    """What a step leaves of the average."""
+
+    def __post_init__(self) -> None:
+        if min(self.count, self.ema, self.score, self.recency) < 0:
+            raise ValueError(f"weights must not be negative: {self}")
+        if self.window_steps < 1 or not 0 < self.ema_decay < 1:
+            raise ValueError(f"impossible history: {self}")
+
+
+class _LayerHistory:
+    """What is remembered of one layer. The average is kept undecayed: a new selection weighs ever more instead."""
+
+    __slots__ = ("count", "ema", "gain", "last_step", "step", "window")
+
+    def __init__(self, num_experts: int) -> None:
+        self.step = 0
+        self.window: deque[Sequence[int]] = deque()
+        self.count = [0] * num_experts
+        self.ema = [0.0] * num_experts
+        self.gain = 1.0
+        self.last_step = [0] * num_experts
+
+
+class HistoryEviction:
+    """Evicts the expert with the lowest routing-history score.
+
+    After "MoE-CORE: Coordinated Expert Offload", section "Mechanism": the score combines the selection count over a
+    recent window W, an EMA of selections, the current router score and the age since the last selection, each
+    normalised across the layer, with nonnegative weights. Count and EMA are divided by the layer's largest, the router
+    score is scaled from the layer's lowest (0) to its highest (1), and an age a counts as -a / (the layer's largest).
+    """
+
+    def __init__(self, geometry: Geometry, weights: HistoryWeights | None = None) -> None:
+        self._weights = weights or HistoryWeights()
+        self._layers = [_LayerHistory(layer.num_experts) for layer in geometry.layers]
+
+    def observe(self, layer: int, experts: Sequence[int], scores: np.ndarray | None) -> None:
+        """See EvictionPolicy."""
+        history = self._layers[layer]
+        history.step = step = history.step + 1
+        history.gain = gain = history.gain / self._weights.ema_decay
+        count, ema, last_step = history.count, history.ema, history.last_step
+        for expert in experts:
+            count[expert] += 1
+            ema[expert] += gain
+            last_step[expert] = step
+        history.window.append(tuple(experts))
+        if step > self._weights.window_steps:
+            for expert in history.window.popleft():
+                count[expert] -= 1
+        if gain > _RESCALE_AT:
+            history.ema = [value / gain for value in ema]
+            history.gain = 1.0
+
+    def victim(self, candidates: Sequence[tuple[int, int]], scores: np.ndarray | None, layer: int) -> int:
+        """See EvictionPolicy."""
+        keep_score = {at: self._keep_scorer(at, scores if at == layer else None) for at in {at for at, _ in candidates}}
+        ranks = [(keep_score[at](expert), at, expert) for at, expert in candidates]
+        return ranks.index(min(ranks))
+
+    def _keep_scorer(self, layer: int, scores: np.ndarray | None) -> Callable[[int], float]:
+        """How much an expert of this layer is worth keeping, now."""
+        weights, history = self._weights, self._layers[layer]
+        count, ema, step, last_step = history.count, history.ema, history.step, history.last_step
+        count_scale = weights.count / (max(count) or 1)
+        ema_scale = weights.ema / (max(ema) or 1.0)
+        age_scale = weights.recency / ((step - min(last_step)) or 1)
+        score_of = [0.0] * len(count)
+        if scores is not None and weights.score:
+            score_of = (scale_scores(scores) * weights.score).tolist()
+
+        def keep_score(expert: int) -> float:
+            kept = count[expert] * count_scale + ema[expert] * ema_scale - (step - last_step[expert]) * age_scale
+            return kept + score_of[expert]
+
+        return keep_score
+
+
+def scale_scores(scores: np.ndarray) -> np.ndarray:
+    """Scores [..., experts] scaled over the finite ones of a row: float64, from 0 (the lowest) to 1 (the highest).
+
+    What is not finite (masked out by the router, or NaN) counts as 0, and so do all of a row of equal scores.
+    """
+    values = scores.astype(np.float64)
+    finite = np.isfinite(values)
+    if not finite.all():
+        lowest = np.where(finite, values, np.inf).min(axis=-1, keepdims=True)
+        values = np.where(finite, values, np.where(np.isfinite(lowest), lowest, 0.0))
+    low = values.min(axis=-1, keepdims=True)
+    spread = values.max(axis=-1, keepdims=True) - low
+    scaled: np.ndarray = (values - low) / np.where(spread > _SMALLEST_SPREAD, spread, 1.0)
+    return scaled

@@ -1,0 +1,63 @@
+"""What to fetch before it is asked for: prefetchers, one per file. Pure: no tensors, no I/O, no clock of their own."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, Protocol, cast
+
+from offload.policies.prefetch.overlap_window import Window
+
+_PREFETCHERS = {
+    "router-ahead": ("offload.policies.prefetch.router_ahead", "RouterAheadPrefetcher"),
+    "layers-ahead": ("offload.policies.prefetch.layers_ahead", "LayersAheadPrefetcher"),
+    "none": ("offload.policies.prefetch.none", "NoPrefetcher"),
+    "router-ahead-floor": ("offload.policies.prefetch.router_ahead_floor", "RouterAheadFloorPrefetcher"),
+    "router-ahead-gain": ("offload.policies.prefetch.router_ahead_gain", "RouterAheadGainPrefetcher"),
+    "layers-ahead-gain": ("offload.policies.prefetch.layers_ahead_gain", "LayersAheadGainPrefetcher"),
+}
+
+PREFETCH_NAMES = tuple(_PREFETCHERS)
+"""Names `make_prefetcher` knows."""
+
+
+class Forecast(NamedTuple):
+    """What one layer ahead is expected to choose."""
+
+    layer: int
+    predicted: Sequence[int]
+    """Best first; empty where nothing can be said."""
+    is_absent: Callable[[int], bool]
+    """Neither resident nor on its way."""
+
+
+class Prefetcher(Protocol):
+    """Picks the experts of layers ahead to submit at prefetch priority."""
+
+    num_layers_ahead: int
+    """How many layers' forecasts `plan` may look at; with 0 nobody needs to make any."""
+    needs_window: bool
+    """Whether `plan` looks at the window; if not, nobody needs to measure one."""
+
+    def plan(self, forecasts: Iterable[Forecast], window: Window | None = None) -> list[tuple[int, int]]:
+        """The (layer, expert) pairs to submit, in order, nearest layer first.
+
+        `forecasts`: of layers l+1, l+2, ... in order; each is made when it is reached, so that who needs no more of
+        them does not pay for them. `window`: None where it is not measured (yet).
+        """
+        ...
+
+    def observe(self, layer: int, experts: Sequence[int]) -> None:
+        """What a layer was routed to; call before the `plan` of that step. Mutates what was learned."""
+        ...
+
+
+def make_prefetcher(name: str, depth: int) -> Prefetcher:
+    """The prefetcher called `name`. Raises ValueError for an unknown name.
+
+    `depth`: the experts fetched per step of a layer; those that adapt use it until a window is measured.
+    """
+    if name not in _PREFETCHERS:
+        raise ValueError(f"unknown prefetcher {name!r}: choose one of {', '.join(PREFETCH_NAMES)}")
+    module, attribute = _PREFETCHERS[name]
+    return cast(Prefetcher, getattr(importlib.import_module(module), attribute)(depth))

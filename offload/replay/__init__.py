@@ -1,0 +1,1 @@
+"""Recorded routing, and what policies would have done on it: traces, bounds, sweeps, profiles, tuning."""

@@ -1,0 +1,42 @@
+"""The policy that knows the future: for replay only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from offload.replay.belady import next_uses
+from offload.replay.trace import RoutingTrace, max_experts
+
+
+class BeladyEviction:
+    """Evicts the expert that the trace asks for last, or never again.
+
+    After L. A. Belady (IBM Systems Journal 5(2), 1966), the MIN algorithm, bound to the rules of the cache: the running
+    step is locked and nothing bypasses. `offload.replay.belady` has the bounds without these rules.
+    """
+
+    def __init__(self, trace: RoutingTrace) -> None:
+        """`trace`: the one that is replayed."""
+        decode = trace.decode_only()
+        following, first = next_uses(decode.ids, max_experts(trace.geometry))
+        self._experts = [decode.experts_by_step(layer) for layer in range(trace.geometry.num_layers)]
+        self._following = [following[:, layer].tolist() for layer in range(trace.geometry.num_layers)]
+        self._next_use: list[list[int]] = first.tolist()
+        self._step = [0] * trace.geometry.num_layers
+
+    def observe(self, layer: int, experts: Sequence[int], scores: np.ndarray | None) -> None:
+        """See EvictionPolicy. Raises ValueError when the routing is not the trace's."""
+        step = self._step[layer]
+        if step >= len(self._experts[layer]) or list(experts) != self._experts[layer][step]:
+            raise ValueError(f"step {step} of layer {layer} does not follow the trace this policy was made from")
+        next_use = self._next_use[layer]
+        for expert, use in zip(experts, self._following[layer][step], strict=False):
+            next_use[expert] = use
+        self._step[layer] = step + 1
+
+    def victim(self, candidates: Sequence[tuple[int, int]], scores: np.ndarray | None, layer: int) -> int:
+        """See EvictionPolicy."""
+        ranks = [(-self._next_use[at][expert], at, expert) for at, expert in candidates]
+        return ranks.index(min(ranks))

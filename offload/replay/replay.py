@@ -1,0 +1,231 @@
+"""Replay: what a policy would have done with recorded routing. Counts what the expert cache would count.
+
+A layer's top-k enter together (event-atomic): the step's experts are locked, none of them makes room for another, and
+all are loaded (no bypass). A copy that somebody waits for has landed when the step ends. Decode steps only, since
+prefill never changes the decode set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from typing import NamedTuple
+
+import numpy as np
+
+from offload.counters import Counters
+from offload.policies.eviction import EvictionPolicy
+from offload.replay.trace import RoutingTrace
+from offload.residency.books import Tally
+
+
+@dataclass(frozen=True, slots=True)
+class PrefetchModel:
+    """A fixed prefetch depth, and a link in the roughest form: how many copies a layer's compute hides."""
+
+    depth: int
+    """Copies queued for the next layer at most, taken from the recorded prediction."""
+    hidden_copies: int
+    """Copies that land before the next layer's routing is known, this layer's demand copies first."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayResult:
+    """Counters per layer, as the engine's; `demand_loads` and `prefetch_loads` are the copies that moved."""
+
+    layers: tuple[Counters, ...]
+
+    @property
+    def total(self) -> Counters:
+        """Over all layers."""
+        return Counters.total(self.layers)
+
+    @property
+    def loads(self) -> int:
+        """Copies host -> device over all layers."""
+        return self.total.loads
+
+
+def replay(
+    trace: RoutingTrace,
+    eviction: EvictionPolicy,
+    slots: Sequence[int],
+    *,
+    initial: Sequence[Collection[int]] | None = None,
+    group_of_layer: Sequence[int] | None = None,
+    prefetch: PrefetchModel | None = None,
+) -> ReplayResult:
+    """Send the decode steps of a trace through a policy, whose history is mutated.
+
+    `slots[g]`: slots of each group, by default one group per layer. `initial[l]`: experts of layer l resident at the
+    start. Raises ValueError when a group cannot hold a step, or the initial experts do not fit.
+    """
+    trace = trace.decode_only()
+    groups = tuple(range(trace.geometry.num_layers)) if group_of_layer is None else tuple(group_of_layer)
+    _require_room(trace, slots, groups, initial)
+    books = _Books(trace, eviction, slots, groups)
+    for layer, experts in enumerate(initial or ()):
+        for expert in experts:
+            books.enter(layer, expert)
+    experts_of = [trace.experts_by_step(layer) for layer in range(len(groups))]
+    predicted_of = [trace.predicted_by_step(layer) for layer in range(len(groups))] if prefetch else []
+    scores = trace.scores
+    for step in range(trace.num_steps):
+        scores_of = repeat(None) if scores is None else scores[step]
+        for layer, layer_scores in zip(range(len(groups)), scores_of, strict=False):
+            misses = books.acquire(layer, experts_of[layer][step], layer_scores)
+            if prefetch and layer + 1 < len(groups):
+                books.prefetch(layer + 1, predicted_of[layer + 1][step], prefetch, misses)
+    return ReplayResult(tuple(tally.snapshot() for tally in books.tallies))
+
+
+def _require_room(
+    trace: RoutingTrace,
+    slots: Sequence[int],
+    groups: Sequence[int],
+    initial: Sequence[Collection[int]] | None,
+) -> None:
+    if len(groups) != trace.geometry.num_layers or (initial is not None and len(initial) != len(groups)):
+        raise ValueError(f"the trace has {trace.geometry.num_layers} layers: {len(groups)} groups, {initial=}")
+    for group, num_slots in enumerate(slots):
+        layers = [layer for layer, of in enumerate(groups) if of == group]
+        widest = max((trace.geometry.layers[layer].top_k for layer in layers), default=0)
+        held = sum(len(initial[layer]) for layer in layers) if initial is not None else 0
+        if num_slots < max(widest, held):
+            raise ValueError(f"group {group} has {num_slots} slots, for steps of {widest} and {held} initial experts")
+
+
+class _Arrival(NamedTuple):
+    """A copy on its way: whose slot it takes."""
+
+    victim: tuple[int, int] | None
+    is_victim_unused: bool
+
+
+class _Books:
+    """Who is resident, per group and per layer; what is on its way; the counts."""
+
+    def __init__(
+        self, trace: RoutingTrace, eviction: EvictionPolicy, slots: Sequence[int], groups: tuple[int, ...]
+    ) -> None:
+        layers = trace.geometry.layers
+        self.tallies = [Tally() for _ in layers]
+        self._bytes = [layer.expert_bytes for layer in layers]
+        self._eviction = eviction
+        self._slots = slots
+        self._group_of = groups
+        self._names = [[(number, expert) for expert in range(at.num_experts)] for number, at in enumerate(layers)]
+        self._occupants: list[dict[tuple[int, int], None]] = [{} for _ in slots]
+        self._resident = [bytearray(layer.num_experts) for layer in layers]
+        self._seen = [bytearray(layer.num_experts) for layer in layers]
+        self._unused: list[set[int]] = [set() for _ in layers]
+        self._running: tuple[int, list[int]] = (0, [])
+        """The layer whose step runs, and its experts: those are locked."""
+        self._arrivals: dict[int, _Arrival] = {}
+        """Experts on their way to the layer that comes next."""
+
+    def enter(self, layer: int, expert: int) -> None:
+        """An expert is resident from now on. Its slot must be empty."""
+        self._occupants[self._group_of[layer]][self._names[layer][expert]] = None
+        self._resident[layer][expert] = self._seen[layer][expert] = 1
+
+    def acquire(self, layer: int, experts: list[int], scores: np.ndarray | None) -> int:
+        """A whole step of a layer; returns the copies that were demanded."""
+        resident, tally = self._resident[layer], self.tallies[layer]
+        tally.routed += len(experts)
+        if self._arrivals or self._unused[layer]:
+            missing = self._meet(layer, experts)
+        else:
+            missing = [expert for expert in experts if not resident[expert]]
+            tally.resident_hits += len(experts) - len(missing)
+        self._running = layer, experts
+        self._eviction.observe(layer, experts, scores if missing else None)
+        for expert in missing:
+            if self._is_full(layer):
+                self._count_eviction(self._evict(layer, scores))
+            if self._seen[layer][expert]:
+                tally.capacity_misses += 1
+            else:
+                tally.cold_misses += 1
+            self.enter(layer, expert)
+        tally.demand_loads += len(missing)
+        tally.bytes_loaded += len(missing) * self._bytes[layer]
+        return len(missing)
+
+    def prefetch(self, layer: int, predicted: list[int], model: PrefetchModel, num_ahead: int) -> None:
+        """Queue the best absent ones for the layer that comes next, and land those whose copy is hidden."""
+        absent = [expert for expert in predicted if not self._resident[layer][expert]]
+        for expert in absent[: model.depth]:
+            arrival = _Arrival(None, False)
+            if self._is_full(layer):
+                if not self._candidates(layer):
+                    break
+                arrival = self._evict(layer, None)
+            self._arrivals[expert] = arrival
+            self.tallies[layer].prefetch_issued += 1
+        for expert in list(self._arrivals)[: max(0, model.hidden_copies - num_ahead)]:
+            self._land(layer, expert)
+            self._unused[layer].add(expert)
+            self.tallies[layer].prefetch_loads += 1
+
+    def _meet(self, layer: int, experts: list[int]) -> list[int]:
+        """Settle what was prefetched for this step and count what needs no new slot; returns what is missing."""
+        tally, unused = self.tallies[layer], self._unused[layer]
+        for expert in [expert for expert in self._arrivals if expert not in experts]:
+            self._take_back(self._arrivals.pop(expert))
+            tally.prefetch_cancelled += 1
+        missing = []
+        for expert in experts:
+            if expert in self._arrivals:
+                self._land(layer, expert)
+                tally.late += 1
+                tally.prefetch_late += 1
+                tally.demand_loads += 1
+            elif expert in unused:
+                unused.remove(expert)
+                tally.prefetched_hits += 1
+                tally.prefetch_useful += 1
+            elif self._resident[layer][expert]:
+                tally.resident_hits += 1
+            else:
+                missing.append(expert)
+        return missing
+
+    def _is_full(self, layer: int) -> bool:
+        group = self._group_of[layer]
+        return len(self._occupants[group]) + len(self._arrivals) >= self._slots[group]
+
+    def _candidates(self, layer: int) -> list[tuple[int, int]]:
+        running, experts = self._running
+        locked = {self._names[running][expert] for expert in experts}
+        return [name for name in self._occupants[self._group_of[layer]] if name not in locked]
+
+    def _evict(self, layer: int, scores: np.ndarray | None) -> _Arrival:
+        """Empties a slot of the layer's group for an arrival."""
+        candidates = self._candidates(layer)
+        victim = candidates[self._eviction.victim(candidates, scores, layer)]
+        at, expert = victim
+        del self._occupants[self._group_of[at]][victim]
+        self._resident[at][expert] = 0
+        is_unused = expert in self._unused[at]
+        self._unused[at].discard(expert)
+        return _Arrival(victim, is_unused)
+
+    def _take_back(self, arrival: _Arrival) -> None:
+        """A copy that has not started is cancelled: whose slot it was to have returns."""
+        if arrival.victim is not None:
+            self.enter(*arrival.victim)
+            if arrival.is_victim_unused:
+                self._unused[arrival.victim[0]].add(arrival.victim[1])
+
+    def _land(self, layer: int, expert: int) -> None:
+        self._count_eviction(self._arrivals.pop(expert))
+        self.enter(layer, expert)
+        self.tallies[layer].bytes_loaded += self._bytes[layer]
+
+    def _count_eviction(self, arrival: _Arrival) -> None:
+        if arrival.victim is not None:
+            tally = self.tallies[arrival.victim[0]]
+            tally.evictions += 1
+            tally.prefetch_wasted += arrival.is_victim_unused

@@ -1,0 +1,118 @@
+"""The benches on a tiny model: what they report holds together, and the engine is as it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.commands.bench.policies import bench_policies
+from engine.commands.bench.prediction import bench_prediction
+from engine.commands.bench.prefill import bench_prefill
+from engine.commands.bench.variants import QUICK_VARIANTS
+from engine.commands.bench.workload import borrowed, make_all_resident
+from engine.errors import ConfigError
+from offload.errors import WaitCancelled
+from tests.architectures.test_matrix import open_model, prompt_of
+from tests.architectures.tiny import save_checkpoint
+
+
+def never() -> bool:
+    return False
+
+
+def ignore(stage: str, done: int, total: int) -> None:
+    pass
+
+
+def test_borrowed_it_is_exact_and_given_back_as_it_was(tmp_path: Path) -> None:
+    engine = open_model(save_checkpoint(tmp_path / "m", "qwen3_moe"), residency=0.5, mode="approx", alpha=100.0)
+    try:
+        engine.set_mode("approx")
+        with borrowed(engine, never) as base:
+            assert not engine.state.is_approx
+            assert base.mode == "exact"
+            make_all_resident(engine, base)
+            assert engine.cache.residents() == (tuple(range(8)),) * 3
+        assert engine.state.is_approx
+        assert engine.cache.slots_per_layer == engine.budget.slots_per_layer
+    finally:
+        engine.close()
+
+
+@pytest.mark.long
+def test_every_exact_variant_gives_the_same_tokens_and_nobody_beats_the_bound(tmp_path: Path) -> None:
+    engine = open_model(save_checkpoint(tmp_path / "m", "qwen3_moe"), residency=0.5)
+    try:
+        before, _ = engine.greedy_ids(prompt_of(7), 6)
+        outcome = bench_policies(engine, True, ("own",), ignore, never)
+        assert outcome.is_ok
+        link = outcome.report["link own"]
+        assert isinstance(link, dict)
+        rows = {row["name"]: row for row in link["variants"]}
+        assert set(rows) == set(QUICK_VARIANTS)
+        assert rows["load-on-demand"]["speedup_over_load_on_demand"] == 1.0
+        assert all(row["is_exact"] for name, row in rows.items() if name != "approx")
+        assert all(row["bound_loads_per_tok"] <= row["loads_per_tok"] for name, row in rows.items() if name != "approx")
+        loads = outcome.report["eviction"]
+        assert isinstance(loads, dict)
+        for counts in loads.values():
+            assert counts["bound"] <= min(counts["history"], counts["lru"], counts["lfu"])
+        assert engine.greedy_ids(prompt_of(7), 6)[0] == before
+        assert engine.cache.slots_per_layer == engine.budget.slots_per_layer
+    finally:
+        engine.close()
+
+
+def test_stopped_or_misnamed_it_leaves_the_engine_as_it_was(tmp_path: Path) -> None:
+    engine = open_model(save_checkpoint(tmp_path / "m", "qwen3_moe"), residency=0.5)
+    try:
+        with pytest.raises(ConfigError, match="bandwidth"):
+            bench_policies(engine, True, ("nonsense",), ignore, never)
+        with pytest.raises(WaitCancelled):
+            bench_policies(engine, True, ("own",), ignore, lambda: True)
+        assert engine.greedy_ids(prompt_of(7), 6)[0]
+        assert engine.cache.slots_per_layer == engine.budget.slots_per_layer
+    finally:
+        engine.close()
+
+
+def test_every_way_of_prefill_gives_the_same_token_and_leaves_the_decode_set(tmp_path: Path) -> None:
+    engine = open_model(save_checkpoint(tmp_path / "m", "qwen3_moe"), residency=0.5)
+    try:
+        before = engine.greedy_ids(prompt_of(7), 6)[0]
+        outcome = bench_prefill(engine, True, ("own", "50GB/s"), ignore, never)
+        assert outcome.is_ok
+        assert outcome.report["switch_tok"] == 2
+        link = outcome.report["link 50GB/s"]
+        assert isinstance(link, dict)
+        assert link["bytes_per_s"] == 50e9
+        loaded = {(row["prompt_tok"], row["path"]): row["bytes_loaded"] for row in link["rows"]}
+        assert {length for length, _ in loaded} == {1, 2, 4, 16, 64}
+        assert loaded[1, "selective"] <= loaded[1, "full layers"]
+        assert loaded[64, "one at a time"] <= loaded[64, "full layers"]
+        assert engine.greedy_ids(prompt_of(7), 6)[0] == before
+        with pytest.raises(ConfigError, match="calibrated on decode"):
+            bench_prefill(engine, True, ("B",), ignore, never)
+        with pytest.raises(WaitCancelled):
+            bench_prefill(engine, True, ("own",), ignore, lambda: True)
+    finally:
+        engine.close()
+
+
+def test_recall_is_told_for_every_hidden_state_and_distance(tmp_path: Path) -> None:
+    engine = open_model(save_checkpoint(tmp_path / "m", "qwen3_moe"), residency=0.5)
+    try:
+        outcome = bench_prediction(engine, True, ignore, never)
+        assert outcome.is_ok
+        names = ("normed MoE input", "residual after attention", "residual after the MoE")
+        assert {f"{name}, l+{far}" for name in names for far in (1, 2)} < set(outcome.report)
+        near = outcome.report["residual after attention, l+1"]
+        assert isinstance(near, dict)
+        assert set(near["plain"]) == set(near["shifted"]) == {1, 2}
+        assert all(0 <= recall <= 1 for recall in (*near["plain"].values(), *near["shifted"].values()))
+        with pytest.raises(WaitCancelled):
+            bench_prediction(engine, True, ignore, lambda: True)
+        assert engine.cache.slots_per_layer == engine.budget.slots_per_layer
+    finally:
+        engine.close()

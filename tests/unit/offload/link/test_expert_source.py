@@ -1,0 +1,118 @@
+"""Reading experts from files."""
+
+import os
+
+import pytest
+
+from offload.errors import ExpertReadError
+from offload.link.expert_source import FileSource, Span
+
+
+@pytest.fixture
+def shard(tmp_path):
+    """A file of 256 different bytes, and what they are."""
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(bytes(range(256)))
+    return str(path)
+
+
+def read(source, num_bytes, layer=0, expert=0):
+    destination = bytearray(num_bytes)
+    moved_bytes = source.read_into(layer, expert, memoryview(destination))
+    return moved_bytes, bytes(destination)
+
+
+def test_spans_land_where_they_belong_and_padding_is_left_alone(shard):
+    source = FileSource([[(Span(shard, 10, 4, 8), Span(shard, 100, 2, 0))]])
+    assert read(source, 14) == (6, bytes([100, 101, 0, 0, 0, 0, 0, 0, 10, 11, 12, 13, 0, 0]))
+    source.close()
+
+
+def test_layers_and_experts_are_told_apart_over_two_files(shard, tmp_path):
+    other = tmp_path / "other.safetensors"
+    other.write_bytes(b"abcdef")
+    source = FileSource(
+        [[(Span(shard, 0, 2, 0),), (Span(shard, 2, 2, 0),)], [(Span(str(other), 1, 1, 0), Span(shard, 7, 1, 1))]]
+    )
+    assert [read(source, 2, *at)[1] for at in ((0, 0), (0, 1), (1, 0))] == [b"\x00\x01", b"\x02\x03", b"b\x07"]
+    source.close()
+
+
+def test_neighbours_in_the_file_are_one_read_whatever_their_order_in_the_slot(shard, monkeypatch):
+    calls = []
+    real = os.preadv
+    monkeypatch.setattr(os, "preadv", lambda fd, pieces, offset: calls.append(len(pieces)) or real(fd, pieces, offset))
+    source = FileSource(
+        [[(Span(shard, 20, 4, 0), Span(shard, 16, 4, 4), Span(shard, 24, 4, 8), Span(shard, 28, 4, 12))]]
+    )
+    assert read(source, 16) == (16, bytes([*range(20, 24), *range(16, 20), *range(24, 32)]))
+    assert calls == [3], "one system call, and spans adjacent in file and slot joined"
+    source.close()
+
+
+def test_short_reads_are_continued_inside_and_between_pieces(shard, monkeypatch):
+    real = os.preadv
+
+    def stingy(fd, pieces, offset):
+        return real(fd, [pieces[0][:3]], offset)
+
+    monkeypatch.setattr(os, "preadv", stingy)
+    source = FileSource([[(Span(shard, 0, 7, 9), Span(shard, 7, 9, 0))]])
+    assert read(source, 16) == (16, bytes([*range(7, 16), *range(7)]))
+    source.close()
+
+
+def test_more_pieces_than_one_call_takes(shard, monkeypatch):
+    monkeypatch.setattr("offload.link.expert_source._MAX_PIECES", 2)
+    backwards = tuple(Span(shard, i, 1, 9 - i) for i in range(10))
+    source = FileSource([[backwards]])
+    assert read(source, 10) == (10, bytes(reversed(range(10))))
+    source.close()
+
+
+def test_a_truncated_file_names_file_layer_and_expert(shard):
+    source = FileSource([[(), (Span(shard, 250, 10, 0),)]])
+    with pytest.raises(
+        ExpertReadError, match=r"expert 1 of MoE layer 0 .*model.safetensors: the file ends 4 bytes"
+    ) as caught:
+        read(source, 10, expert=1)
+    assert caught.value.hint
+    source.close()
+
+
+def test_an_io_error_is_an_expert_read_error(shard, monkeypatch):
+    source = FileSource([[(Span(shard, 0, 4, 0),)]])
+
+    def broken(*_):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "preadv", broken)
+    with pytest.raises(ExpertReadError, match="Input/output error"):
+        read(source, 4)
+    source.close()
+
+
+def test_a_slot_too_small_is_an_error_and_not_a_short_expert(shard):
+    source = FileSource([[(Span(shard, 0, 8, 0),)]])
+    with pytest.raises(ExpertReadError, match="do not fit into a slot of 7 bytes"):
+        read(source, 7)
+    source.close()
+
+
+def test_a_missing_file_is_told_at_once_and_nothing_stays_open(shard, tmp_path):
+    open_before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else None
+    with pytest.raises(ExpertReadError, match=r"Cannot open .*gone"):
+        FileSource([[(Span(shard, 0, 1, 0), Span(str(tmp_path / "gone"), 0, 1, 1))]])
+    if open_before is not None:
+        assert len(os.listdir("/proc/self/fd")) == open_before
+
+
+def test_a_negative_span_is_refused(shard):
+    with pytest.raises(ValueError, match="impossible span"):
+        FileSource([[(Span(shard, -1, 4, 0),)]])
+
+
+def test_close_twice(shard):
+    source = FileSource([[(Span(shard, 0, 1, 0),)]])
+    source.close()
+    source.close()

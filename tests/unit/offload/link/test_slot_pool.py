@@ -1,0 +1,44 @@
+"""Slot memory."""
+
+import torch
+
+from offload.geometry import PAGE_BYTES, page_aligned_bytes, pool_bytes
+from offload.link.slot_pool import SlotPool
+
+
+def test_groups_number_their_slots_one_after_the_other():
+    pool = SlotPool((2, 0, 3), (100, 50, 5000))
+    assert pool.num_slots == 5
+    assert pool.num_groups == 3
+    assert [list(pool.slots_of(group)) for group in range(3)] == [[0, 1], [], [2, 3, 4]]
+    assert [pool.group_of(slot) for slot in range(5)] == [0, 0, 2, 2, 2]
+
+
+def test_every_slot_starts_on_a_page_and_is_as_long_as_asked():
+    pool = SlotPool((3, 2), (100, 5000))
+    assert all(pool.tensor(slot).data_ptr() % PAGE_BYTES == 0 for slot in range(5))
+    assert [len(pool.memory(slot)) for slot in range(5)] == [100] * 3 + [5000] * 2
+    assert [pool.tensor(slot).shape for slot in (0, 4)] == [(100,), (5000,)]
+
+
+def test_tensor_and_memory_are_the_same_bytes_and_slots_do_not_overlap():
+    pool = SlotPool((2, 2), (4096, 10))
+    for slot in range(4):
+        pool.memory(slot)[:] = bytes([slot + 1]) * len(pool.memory(slot))
+    assert all(bool((pool.tensor(slot) == slot + 1).all()) for slot in range(4))
+    pool.tensor(2)[3] = 77
+    assert pool.memory(2)[3] == 77
+
+
+def test_a_view_outlives_the_pool():
+    pool = SlotPool((1,), (64,))
+    pool.tensor(0).fill_(9)
+    view = pool.tensor(0).view(torch.bfloat16)
+    del pool
+    assert view.view(torch.uint8).tolist() == [9] * 64
+
+
+def test_planned_and_allocated_bytes_agree():
+    assert SlotPool((3, 2), (100, 5000)).total_bytes == pool_bytes((3, 2), (100, 5000)) == 8 * PAGE_BYTES
+    assert SlotPool((), ()).total_bytes == pool_bytes((), ()) == 0
+    assert [page_aligned_bytes(n) for n in (0, 1, 4096, 4097)] == [0, 4096, 4096, 8192]
