@@ -45,6 +45,7 @@ class BudgetRequest:
     kv_fixed_bytes: int
     """KV cache and other states that do not grow with the context."""
     workspace_bytes: int
+    """Of it, what does not grow with the context."""
     staging_slots: int
     """Slots of prefill's staging ring, each as big as the biggest expert. There is no ring where layers are staged."""
     context_tok: int | None
@@ -52,6 +53,10 @@ class BudgetRequest:
     model_context_tok: int
     available_bytes: int
     """Memory that may be used at all."""
+    workspace_bytes_per_tok: int = 0
+    """Workspace for every token of the context: scores and masks of attention."""
+    chunk_tok: int = 0
+    """Tokens of the prefill chunks that KV cache and workspace are given for."""
     layer_staging: bool | None = False
     """Two buffers of a full layer for prefill, in place of the ring. None: if they take at most a quarter of the bytes
     for experts on the device, leave 2k slots a layer, and don't shorten the context."""
@@ -72,6 +77,8 @@ class BudgetPlan:
     slots_per_layer: tuple[int, ...]
     context_tok: int
     num_experts_total: int
+    chunk_tok: int = 0
+    """Tokens of a prefill chunk."""
     has_layer_staging: bool = False
     """`staging_bytes` are two buffers of a full layer, not the ring."""
     slot_moves: tuple[Move, ...] = ()
@@ -167,10 +174,11 @@ def _plan(request: BudgetRequest, slots: tuple[int, ...], context_tok: int, budg
         kv_bytes=request.kv_fixed_bytes + request.kv_bytes_per_tok * context_tok,
         slot_bytes=pool_bytes(slots, tuple(layer.expert_bytes for layer in layers)),
         staging_bytes=layer_staging_bytes(request.geometry) if request.layer_staging else ring_bytes,
-        workspace_bytes=request.workspace_bytes,
+        workspace_bytes=request.workspace_bytes + request.workspace_bytes_per_tok * context_tok,
         slots_per_layer=slots,
         context_tok=context_tok,
         num_experts_total=request.geometry.num_experts_total,
+        chunk_tok=request.chunk_tok,
         has_layer_staging=bool(request.layer_staging),
     )
 
@@ -203,8 +211,9 @@ def _with_context(request: BudgetRequest, slots: tuple[int, ...], limit_bytes: i
     """The plan with these slots and the longest allowed context that stays within the limit. Raises BudgetError."""
     context_tok = _largest_context(request)
     plan = _plan(request, slots, context_tok, limit_bytes)
-    if plan.headroom_bytes < 0 and request.context_tok is None and request.kv_bytes_per_tok:
-        context_tok += plan.headroom_bytes // request.kv_bytes_per_tok
+    bytes_per_tok = request.kv_bytes_per_tok + request.workspace_bytes_per_tok
+    if plan.headroom_bytes < 0 and request.context_tok is None and bytes_per_tok:
+        context_tok += plan.headroom_bytes // bytes_per_tok
         context_tok = max(context_tok, min(request.model_context_tok, MIN_DEFAULT_CONTEXT_TOK))
         plan = _plan(request, slots, context_tok, limit_bytes)
     if plan.headroom_bytes < 0:

@@ -10,8 +10,10 @@ import torch
 
 from engine.backends.transformers.decoder import Decoder
 from engine.backends.transformers.experts_interface import ProbedLayer
+from engine.backends.transformers.inspection import inspect_model
 from engine.backends.transformers.kv_cache import KvCache
-from engine.backends.transformers.loading import ModelPlan, load_model
+from engine.backends.transformers.loading import load_model
+from engine.backends.transformers.workspace_trial import measure_workspace
 from engine.checkpoint.fingerprint import fingerprint
 from engine.config import APPROX, AUTO, FULL_LAYER, EngineConfig, SamplingConfig
 from engine.events import LoadProgress
@@ -20,11 +22,11 @@ from engine.experts.router_tap import RouterTap
 from engine.experts.step_state import StepState
 from engine.lookahead.lookahead import FeedProbe, Lookahead, find_router
 from engine.plan import machine
-from engine.plan.budget import budget_for
+from engine.plan.budget import budget_for, with_measured_workspace
+from engine.plan.model_plan import ChunkNeeds
 from engine.plan.threads import choose_threads
 from engine.profiles.tuned_eviction import tuned_eviction
 from engine.sampling.sampler import Sampler
-from offload.budget import BudgetPlan
 
 
 class OffloadedModel:
@@ -40,24 +42,24 @@ class OffloadedModel:
         always_predict: bool = False,
     ) -> None:
         """Loads and warms up. `always_predict`: also where nothing can be absent, for benches. Raises MoeChatError,
-        OffloadError, LoadCancelled; nothing is left running then."""
+        OffloadError, WaitCancelled; nothing is left running then."""
         self.config, self._always_predict = config, always_predict
         torch.set_num_threads(config.compute_threads or machine.num_cores())
-        self.budget: BudgetPlan
-        self.fingerprint: str
+        inspected = inspect_model(folder, is_cancelled)
+        self.fingerprint = fingerprint(folder)
+        self.budget = budget_for(config, inspected.plan, inspected.needs_of, self.fingerprint)
+        needs = inspected.needs_of(self.budget.chunk_tok)
         self.loaded = load_model(
-            folder,
-            config.prefill_chunk_tok,
-            lambda plan: self._plan(plan, folder),
-            lambda done, total: on_progress(LoadProgress("weights", done, total)),
-            is_cancelled,
+            inspected, lambda done, total: on_progress(LoadProgress("weights", done, total)), is_cancelled
         )
+        del inspected  # and with it the model on the meta device
         self.state = StepState(is_cancelled=is_cancelled, after_layer=after_layer)
         self._plant: ExpertPlant | None = None
         try:
             self.tuned = tuned_eviction(self.fingerprint)
             on_progress(LoadProgress("warm-up", 0, 0, ""))
             self._prepare()
+            self._require_workspace(needs)
             on_progress(LoadProgress("expert slots", 0, self.budget.slot_bytes))
             self.rebuild(config, self.budget.slots_per_layer)
             self.compute_floor_ms = self._measure_floor_ms()
@@ -66,19 +68,15 @@ class OffloadedModel:
             self.close()
             raise
 
-    def _plan(self, plan: ModelPlan, folder: Path) -> None:
-        self.fingerprint = fingerprint(folder)
-        self.budget = budget_for(self.config, plan, self.fingerprint)
-
     def _prepare(self) -> None:
         """What outlives a change of policies: the KV cache, touched by a warm-up, and what the routers are fed with.
 
         Short forwards with experts that return zeros also find the number of threads.
         """
         loaded, config = self.loaded, self.config
-        uses_library_cache = loaded.plan.kv.uses_library_cache
-        kv = KvCache(loaded.model, self.budget.context_tok, config.prefill_chunk_tok, uses_library_cache)
-        self.decoder = Decoder(loaded.model, kv, self.state, self.budget.context_tok, config.prefill_chunk_tok)
+        context_tok, chunk_tok = self.budget.context_tok, self.budget.chunk_tok
+        kv = KvCache(loaded.model, context_tok, chunk_tok, loaded.uses_library_cache)
+        self.decoder = Decoder(loaded.model, kv, self.state, context_tok, chunk_tok)
         routers = [find_router(loaded.model, withheld.name) for withheld in loaded.modules]
         for withheld in loaded.modules:
             withheld.module.offload_layer = ProbedLayer()  # type: ignore[assignment]
@@ -97,6 +95,16 @@ class OffloadedModel:
             for router, ranking, layer in zip(routers, self.lookahead.rankings, layers, strict=True)
         ]
         self.num_predicted_layers = sum(self.lookahead.can_predict(i, i + 1) for i in range(len(layers) - 1))
+
+    def _require_workspace(self, needs: ChunkNeeds) -> None:
+        """Runs the largest forward there will be, without routed experts, and looks at what it took: where that is more
+        than was planned, slots are given up for it before they are allocated. Raises BudgetError when too few are left.
+        """
+        measured_bytes = measure_workspace(self.decoder, needs, self.budget)
+        if measured_bytes > self.budget.workspace_bytes:
+            self.budget = with_measured_workspace(
+                self.config, self.loaded.plan, needs, self.budget, measured_bytes, self.fingerprint
+            )
 
     def _warm_up(self, num_tok: int) -> None:
         kv, ids = self.decoder.cache, torch.zeros(1, num_tok, dtype=torch.long)

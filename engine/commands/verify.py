@@ -17,7 +17,7 @@ from transformers.integrations.moe import grouped_mm_experts_forward
 
 from engine.api import Message
 from engine.backends.offloaded_model import OffloadedModel
-from engine.backends.transformers.loading_hook import WithheldModule
+from engine.backends.transformers.stored_weights import WithheldModule
 from engine.chat.conversation import encode
 from engine.commands.task_outcome import OnTaskProgress, TaskOutcome
 from engine.config import EXACT, format_bytes
@@ -82,7 +82,7 @@ def verify(
     is_ok = is_equal and not wrong and checked > 0
     report |= {"is_exact": is_ok, "method": method, "slots_checked": checked, "slots_wrong": wrong}
     report |= {"threads": torch.get_num_threads(), "dtype": str(engine.loaded.model.dtype).removeprefix("torch.")}
-    report |= {"chunk_tok": engine.config.prefill_chunk_tok, "slots_per_layer": list(engine.budget.slots_per_layer)}
+    report |= {"chunk_tok": engine.budget.chunk_tok, "slots_per_layer": list(engine.budget.slots_per_layer)}
     return TaskOutcome(is_ok, report, (*_heading(engine, is_ok), *lines, _slots_line(checked, wrong)))
 
 
@@ -94,7 +94,7 @@ def _prompt(engine: OffloadedModel, question: str) -> list[int]:
 def _choose(engine: OffloadedModel) -> str:
     """The whole model if it fits into what is free now beside the engine."""
     plan = engine.loaded.plan
-    needed = plan.resident_bytes + plan.geometry.expert_bytes_total + plan.workspace_bytes
+    needed = plan.resident_bytes + plan.geometry.expert_bytes_total + engine.budget.workspace_bytes
     free = machine.available_bytes() - machine.rss_bytes()
     return "whole" if needed < _SHARE_OF_FREE * free else "layers"
 
@@ -104,7 +104,7 @@ def _heading(engine: OffloadedModel, is_ok: bool) -> tuple[str, str]:
     return (
         "EXACT" if is_ok else "NOT EXACT",
         f"{engine.loaded.folder.name}: {shown} slots a layer, {torch.get_num_threads()} threads, chunks of "
-        f"{engine.config.prefill_chunk_tok} tokens; this check runs outside the engine's budget.",
+        f"{engine.budget.chunk_tok} tokens; this check runs outside the engine's budget.",
     )
 
 
@@ -133,7 +133,7 @@ def _against_whole_model(
             raise WaitCancelled("Stopped.")
         room = min(num_tok, engine.budget.context_tok - len(prompt))
         ours, our_logits = engine.greedy_ids(prompt, room)
-        theirs, their_logits = library_greedy(whole, prompt, room, engine.config.prefill_chunk_tok)
+        theirs, their_logits = library_greedy(whole, prompt, room, engine.budget.chunk_tok)
         equal = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b), len(theirs))
         difference = float((our_logits.float() - their_logits.float()).abs().max())
         comparisons.append(Comparison(len(prompt), len(theirs), equal, difference))

@@ -1,16 +1,14 @@
-"""The byte budget of a model before anything is loaded: from headers and a meta-device model."""
+"""The byte budget of a model before anything is loaded: what is configured, what the model takes, what is free."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import replace
 
-from engine.backends.transformers.loading import LoadStopped, ModelPlan, load_model
-from engine.checkpoint.fingerprint import fingerprint
-from engine.commands.task_outcome import TaskOutcome
 from engine.config import AUTO, FULL_LAYER, NONUNIFORM, EngineConfig, format_bytes
 from engine.plan import machine
+from engine.plan.model_plan import ChunkNeeds, GrowingBytes, ModelPlan, NeedsOfChunk
 from engine.profiles.store import ProfileStore
 from offload.budget import BudgetPlan, BudgetRequest, plan_budget
 from offload.errors import BudgetError
@@ -19,15 +17,69 @@ from offload.nonuniform_budget import with_moved_slots
 from offload.policies.slot_planning.curve import HitRateCurve, mean_curves
 
 STAGING_SLOTS = 3
+"""Of prefill's staging ring."""
+_MIN_CHUNK_TOK = 32
+_MAX_WORKSPACE_SHARE = 0.125
+"""Of the budget: where the workspace takes more, shorter chunks are tried."""
+_WORTH_HALVING = 0.75
+"""Shorter chunks are taken if their workspace is at most this share of the longer ones'."""
 _RUNTIME_MARGIN_BYTES = 176 << 20
 """What torch comes to hold while it works: mostly oneDNN's compiled kernels, as many as the client allows."""
 
 
-def budget_for(config: EngineConfig, plan: ModelPlan, model_fingerprint: str) -> BudgetPlan:
-    """Splits the budget that `config` asks for. Raises BudgetError with the smallest number that works."""
-    budget = _uniform_budget(config, plan)
+def budget_for(config: EngineConfig, plan: ModelPlan, needs_of: NeedsOfChunk, model_fingerprint: str) -> BudgetPlan:
+    """Splits the budget that `config` asks for. Raises BudgetError with the smallest number that works.
+
+    Prompts are computed in chunks of `config.prefill_chunk_tok` tokens, or of half of that, a quarter and so on: where
+    the budget has no room for the workspace of longer ones, or would spend much of itself on it.
+    """
+    budget = _budget_of_longest_chunk(config, plan, needs_of)
+    return _with_profiled_slots(config, plan, budget, model_fingerprint)
+
+
+def with_measured_workspace(
+    config: EngineConfig,
+    plan: ModelPlan,
+    needs: ChunkNeeds,
+    budget: BudgetPlan,
+    workspace_bytes: int,
+    model_fingerprint: str,
+) -> BudgetPlan:
+    """The budget again, same context and chunks, where a forward was seen to take more than was planned for it.
+
+    Raises BudgetError when that leaves too little for slots.
+    """
+    measured = ChunkNeeds(needs.kv, GrowingBytes(workspace_bytes - _conversion_bytes(config, plan), 0), needs.forward)
+    again = _uniform_budget(replace(config, context_tok=budget.context_tok), plan, measured, budget.chunk_tok)
+    return _with_profiled_slots(config, plan, again, model_fingerprint)
+
+
+def _with_profiled_slots(
+    config: EngineConfig, plan: ModelPlan, budget: BudgetPlan, model_fingerprint: str
+) -> BudgetPlan:
     curves = profiled_curves(model_fingerprint, plan.geometry) if config.slots == NONUNIFORM else ()
     return with_moved_slots(budget, plan.geometry, curves) if curves else budget
+
+
+def _budget_of_longest_chunk(config: EngineConfig, plan: ModelPlan, needs_of: NeedsOfChunk) -> BudgetPlan:
+    chunk_tok = config.prefill_chunk_tok
+    budget: BudgetPlan | None = None
+    while True:
+        needs, can_halve = needs_of(chunk_tok), chunk_tok // 2 >= _MIN_CHUNK_TOK
+        try:
+            shorter = _uniform_budget(config, plan, needs, chunk_tok)
+        except BudgetError:
+            if budget is not None:
+                return budget
+            if not can_halve:
+                raise
+        else:
+            if budget is not None and shorter.workspace_bytes > _WORTH_HALVING * budget.workspace_bytes:
+                return budget
+            budget = shorter
+            if not can_halve or budget.workspace_bytes <= _MAX_WORKSPACE_SHARE * budget.budget_bytes:
+                return budget
+        chunk_tok //= 2
 
 
 def profiled_curves(model_fingerprint: str, geometry: Geometry) -> tuple[HitRateCurve, ...]:
@@ -42,7 +94,7 @@ def profiled_curves(model_fingerprint: str, geometry: Geometry) -> tuple[HitRate
     return mean_curves([profile.curves() for profile in fitting]) if fitting else ()
 
 
-def _uniform_budget(config: EngineConfig, plan: ModelPlan) -> BudgetPlan:
+def _uniform_budget(config: EngineConfig, plan: ModelPlan, needs: ChunkNeeds, chunk_tok: int) -> BudgetPlan:
     return plan_budget(
         BudgetRequest(
             geometry=plan.geometry,
@@ -50,9 +102,11 @@ def _uniform_budget(config: EngineConfig, plan: ModelPlan) -> BudgetPlan:
             residency=config.residency,
             runtime_bytes=_runtime_bytes(),
             resident_bytes=plan.resident_bytes,
-            kv_bytes_per_tok=plan.kv.bytes_per_tok,
-            kv_fixed_bytes=plan.kv.fixed_bytes,
-            workspace_bytes=plan.workspace_bytes,
+            kv_bytes_per_tok=needs.kv.bytes_per_tok,
+            kv_fixed_bytes=needs.kv.fixed_bytes,
+            workspace_bytes=needs.workspace.fixed_bytes + _conversion_bytes(config, plan),
+            workspace_bytes_per_tok=needs.workspace.bytes_per_tok,
+            chunk_tok=chunk_tok,
             staging_slots=STAGING_SLOTS,
             context_tok=config.context_tok,
             model_context_tok=plan.model_context_tok,
@@ -60,6 +114,11 @@ def _uniform_budget(config: EngineConfig, plan: ModelPlan) -> BudgetPlan:
             layer_staging=None if config.prefill == AUTO else config.prefill == FULL_LAYER,
         )
     )
+
+
+def _conversion_bytes(config: EngineConfig, plan: ModelPlan) -> int:
+    num_link_threads = 1 if config.link_bytes_per_s is not None else config.link_threads
+    return num_link_threads * plan.conversion_bytes
 
 
 def _runtime_bytes() -> int:
@@ -79,6 +138,14 @@ def slots_in_words(slots_per_layer: Sequence[int]) -> str:
     return str(low) if low == high else f"{low}-{high}"
 
 
+def chunks_in_words(config: EngineConfig, budget: BudgetPlan) -> str:
+    """`chunks of 256 tokens`, with the reason where they are shorter than asked for."""
+    shown = f"chunks of {budget.chunk_tok} tokens"
+    if budget.chunk_tok < config.prefill_chunk_tok:
+        shown += f" ({config.prefill_chunk_tok} would take more workspace than this budget has for it)"
+    return shown
+
+
 def require_free(num_bytes: int, what: str) -> None:
     """Raises BudgetError unless so many bytes more could be held now. For what runs outside the budget."""
     free_bytes = machine.available_bytes() - machine.rss_bytes()
@@ -87,53 +154,3 @@ def require_free(num_bytes: int, what: str) -> None:
             f"{what} takes {format_bytes(num_bytes)}, and {format_bytes(free_bytes)} are free.",
             "Close other programs, or use a smaller model.",
         )
-
-
-class _Planned(LoadStopped):
-    """Carries the plans out of a load that goes no further."""
-
-    def __init__(self, model: ModelPlan, budget: BudgetPlan) -> None:
-        super().__init__()
-        self.model, self.budget = model, budget
-
-
-def plan_only(config: EngineConfig, folder: Path, is_cancelled: Callable[[], bool]) -> TaskOutcome:
-    """The split, without reading a weight. Raises what loading would raise up to that point."""
-
-    def stop(plan: ModelPlan) -> None:
-        raise _Planned(plan, budget_for(config, plan, fingerprint(folder)))
-
-    try:
-        load_model(folder, config.prefill_chunk_tok, stop, lambda done, total: None, is_cancelled)
-    except _Planned as planned:
-        return _outcome(folder, planned.model, planned.budget)
-    raise AssertionError("a load that is stopped at its plan does not end")
-
-
-def _outcome(folder: Path, model: ModelPlan, budget: BudgetPlan) -> TaskOutcome:
-    geometry = model.geometry
-    report: dict[str, object] = {
-        "model": str(folder),
-        "budget_bytes": budget.budget_bytes,
-        "parts": dict(budget.parts),
-        "headroom_bytes": budget.headroom_bytes,
-        "slots_per_layer": list(budget.slots_per_layer),
-        "slot_moves": [str(move) for move in budget.slot_moves],
-        "residency": budget.residency_rate,
-        "context_tok": budget.context_tok,
-        "expert_bytes_total": geometry.expert_bytes_total,
-    }
-    widest = max(layer.num_experts for layer in geometry.layers)
-    rows = (*budget.parts, ("left over", budget.headroom_bytes), ("budget", budget.budget_bytes))
-    return TaskOutcome(
-        True,
-        report,
-        (
-            f"{folder}",
-            *(f"  {name:<18}{format_bytes(size):>10}" for name, size in rows),
-            f"{geometry.num_layers} MoE layers, {slots_in_words(budget.slots_per_layer)} slots for {widest} experts "
-            f"each ({budget.residency_rate:.0%} of {format_bytes(geometry.expert_bytes_total)})",
-            f"context {budget.context_tok} tokens",
-            *(f"  {move}" for move in budget.slot_moves),
-        ),
-    )

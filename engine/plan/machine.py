@@ -10,6 +10,8 @@ from pathlib import Path
 _CGROUP_V2 = Path("/sys/fs/cgroup")
 _CGROUP_V1 = Path("/sys/fs/cgroup/memory")
 
+_peaks_before_reset: list[int] = [0, 0]
+
 
 def available_bytes() -> int:
     """Memory this process may come to hold: what is free or reclaimable, within its memory group, plus what it has."""
@@ -24,13 +26,24 @@ def rss_bytes() -> int:
     return status if status is not None else peak_rss_bytes()
 
 
-def peak_rss_bytes() -> int:
+def peak_rss_bytes(*, since_reset: bool = False) -> int:
     """Largest resident set so far. (`ru_maxrss` would carry the parent's peak over fork and exec.)"""
     status = _status("VmHWM")
     if status is not None:
-        return status
+        return status if since_reset else max(status, *_peaks_before_reset)
     scale = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
+
+
+def reset_peak_rss() -> bool:
+    """Begins another peak for `peak_rss_bytes(since_reset=True)`. False: the system cannot do that."""
+    peak_bytes = _status("VmHWM")
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return False
+    _peaks_before_reset.append(peak_bytes or 0)
+    return peak_bytes is not None
 
 
 def num_cores() -> int:

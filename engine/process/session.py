@@ -53,7 +53,7 @@ class Session:
         is_cancelled: Callable[[], bool],
         wanted_mode: Callable[[], str] | None = None,
     ) -> None:
-        """Loads. Raises MoeChatError, OffloadError, LoadCancelled; nothing is left running then."""
+        """Loads. Raises MoeChatError, OffloadError, WaitCancelled; nothing is left running then."""
         started = perf_counter()
         self._emit, self._publish, self._is_cancelled = emit, publish, is_cancelled
         self.mode: str = config.mode

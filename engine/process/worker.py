@@ -78,14 +78,13 @@ class Worker:
             os._exit(1)
 
     def _handle(self, command: Command) -> None:
-        from engine.backends.transformers.loading import LoadCancelled
         from offload.errors import WaitCancelled
 
         request_id = getattr(command, "request_id", None)
         self._inbox.begin(command)
         try:
             self._dispatch(command)
-        except (LoadCancelled, WaitCancelled):
+        except WaitCancelled:
             self._outbox.put(Failed(request_id, "Stopped", "It was stopped.", "", is_fatal=False))
         except Exception as error:  # noqa: BLE001 - told as an event, the engine goes on
             traceback.print_exc()
@@ -167,9 +166,9 @@ class Worker:
             from engine.commands.tune_eviction import reset_eviction
 
             return reset_eviction(folder)
-        from engine.plan.budget import plan_only
+        from engine.commands.plan_model import plan_model
 
-        return plan_only(command.config, folder, is_cancelled)
+        return plan_model(command.config, folder, is_cancelled)
 
     def _run_on(self, session: Session, command: _Task, progress: OnTaskProgress) -> TaskOutcome:
         is_cancelled = self._inbox.is_cancelled

@@ -8,7 +8,7 @@ from engine.backends.offloaded_model import OffloadedModel
 from engine.config import DEMO_MODEL, format_bytes
 from engine.demo.model import DEMO_LIMIT
 from engine.events import EngineReady
-from engine.plan.budget import slots_in_words
+from engine.plan.budget import chunks_in_words, slots_in_words
 from offload.budget import BudgetPlan
 
 
@@ -48,7 +48,7 @@ def effective(engine: OffloadedModel, mode: str) -> tuple[tuple[str, str], ...]:
         ("budget", f"{format_bytes(budget.budget_bytes)} = {parts}"),
         ("slots", f"{shown} of {widest} a layer ({budget.residency_rate:.0%} of the experts){_moved(budget)}"),
         ("context", f"{budget.context_tok} tokens"),
-        ("prefill", f"chunks of {config.prefill_chunk_tok} tokens, {_prefill_path(budget)}"),
+        ("prefill", f"{chunks_in_words(config, budget)}, {_prefill_path(budget)}"),
         ("mode", f"{mode}, alpha {config.alpha:g}"),
         ("eviction", f"history ({engine.tuned})" if config.eviction == "history" else config.eviction),
         ("prefetch", f"{config.prefetch}{depth}, {predictable}"),

@@ -43,6 +43,22 @@ class Decoder:
         assert logits is not None, "a prompt always has a token that is not cached"
         return logits
 
+    def run_longest(self) -> int:
+        """One prefill chunk at the end of the longest context, on cached states of any content; empties the cache.
+
+        Returns the length it ran to: less than the context where the cache's layers are not all our own.
+        """
+        chunk_tok = min(self._chunk_tok, self._context_tok)
+        past_tok = self.cache.assume_length(self._context_tok - chunk_tok)
+        self._state.is_decode = False
+        try:
+            with torch.inference_mode():
+                ids = self._ids[:, past_tok : past_tok + chunk_tok]
+                self._model(input_ids=ids, cache=self.cache.cache, use_cache=True, logits_to_keep=1)
+        finally:
+            self.cache.reset()
+        return past_tok + chunk_tok
+
     def step(self, token: int) -> torch.Tensor:
         """Computes one token behind what the cache holds; returns the logits [vocab] after it.
 

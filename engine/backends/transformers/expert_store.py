@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from engine.backends.transformers.loading_hook import StoredPart, WithheldModule, WithheldParameter
+from engine.backends.transformers.stored_weights import StoredPart, WithheldModule, WithheldParameter
 from engine.errors import MoeChatError
 from engine.experts.formats.dense import DenseFormat, ParameterLayout
 from offload.errors import ExpertReadError
@@ -111,31 +111,63 @@ class ConvertingSource:
         return moved
 
 
+class ExpertPlaces(NamedTuple):
+    """Where every expert's bytes lie."""
+
+    spans: list[list[tuple[Span, ...] | None]]
+    """By layer and expert: the runs of bytes that make up its slot; None: it must be converted."""
+    conversion_bytes: int
+    """What a link thread holds while it converts the largest expert that must be; 0: none must be."""
+
+
+def find_places(model: nn.Module, modules: Sequence[WithheldModule], formats: Sequence[DenseFormat]) -> ExpertPlaces:
+    """Finds the runs of every expert; opens no file. `model` may be on the meta device."""
+    finder = RunFinder(model)
+    spans = [
+        [_expert_spans(finder, withheld, layout, expert) for expert in range(_num_experts(withheld))]
+        for withheld, layout in zip(modules, formats, strict=True)
+    ]
+    converted = [
+        _conversion_bytes(withheld, layout)
+        for withheld, layout, layer in zip(modules, formats, spans, strict=True)
+        if None in layer
+    ]
+    return ExpertPlaces(spans, max(converted, default=0))
+
+
+def _conversion_bytes(withheld: WithheldModule, layout: DenseFormat) -> int:
+    """The stored tensors of an expert, and twice what they become: the library's operations copy."""
+    parts = (part for parameter in withheld.parameters.values() for part in parameter.parts[0])
+    return sum(part.num_elements * part.entry.dtype.itemsize for part in parts) + 2 * layout.slot_bytes
+
+
+def _expert_spans(
+    finder: RunFinder, withheld: WithheldModule, layout: DenseFormat, expert: int
+) -> tuple[Span, ...] | None:
+    spans: list[Span] = []
+    for part_layout in layout.layout:
+        parameter = withheld.parameters[part_layout.name]
+        runs = finder.runs(parameter, parameter.parts[expert])
+        if runs is None:
+            return None
+        spans += _spans(part_layout, parameter.parts[expert], runs)
+    return tuple(sorted(spans, key=lambda span: (span.path, span.file_offset)))
+
+
 class ExpertStore:
     """Serves every expert of a checkpoint; straight from file spans where that is possible."""
 
-    def __init__(self, model: nn.Module, modules: Sequence[WithheldModule], formats: Sequence[DenseFormat]) -> None:
-        finder = RunFinder(model)
-        spans = [
-            [self._expert_spans(finder, withheld, layout, expert) for expert in range(_num_experts(withheld))]
-            for withheld, layout in zip(modules, formats, strict=True)
-        ]
+    def __init__(
+        self,
+        model: nn.Module,
+        modules: Sequence[WithheldModule],
+        formats: Sequence[DenseFormat],
+        places: ExpertPlaces,
+    ) -> None:
+        """Opens the files. Raises ExpertReadError when one cannot be opened."""
         self.converting = ConvertingSource(model, modules, formats)
-        self._is_direct = [all(expert is not None for expert in layer) for layer in spans]
-        self._files = FileSource([[expert or () for expert in layer] for layer in spans])
-
-    @staticmethod
-    def _expert_spans(
-        finder: RunFinder, withheld: WithheldModule, layout: DenseFormat, expert: int
-    ) -> tuple[Span, ...] | None:
-        spans: list[Span] = []
-        for part_layout in layout.layout:
-            parameter = withheld.parameters[part_layout.name]
-            runs = finder.runs(parameter, parameter.parts[expert])
-            if runs is None:
-                return None
-            spans += _spans(part_layout, parameter.parts[expert], runs)
-        return tuple(sorted(spans, key=lambda span: (span.path, span.file_offset)))
+        self._is_direct = [all(expert is not None for expert in layer) for layer in places.spans]
+        self._files = FileSource([[expert or () for expert in layer] for layer in places.spans])
 
     @property
     def num_direct_layers(self) -> int:

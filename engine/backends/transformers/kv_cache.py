@@ -2,21 +2,17 @@
 
 Full and sliding attention layers (MLA included: its compressed keys and values are ordinary tensors to a cache) write
 into memory reserved once; the library's own grow by concatenation at every token. Other kinds (recurrent and
-convolution states, indexed layers, caches of a model's own) keep the library's classes; their bytes are measured on
-the meta device and planned.
+convolution states, indexed layers, caches of a model's own) keep the library's classes; `memory_needs` plans their
+bytes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
 from transformers.cache_utils import CacheLayerMixin, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
-
-_PROBE_TOK = (4, 12)
 
 
 class PreallocatedLayer(CacheLayerMixin):
@@ -65,6 +61,10 @@ class PreallocatedLayer(CacheLayerMixin):
     def reset(self) -> None:
         """Forgets the tokens; the memory stays."""
         self.length_tok = 0
+
+    def assume_length(self, length_tok: int) -> None:
+        """Counts `length_tok` tokens as cached, whatever the memory holds: for measuring a forward at a length."""
+        self.length_tok = length_tok
 
     def can_crop_to(self, length_tok: int) -> bool:
         """Whether the first `length_tok` tokens are all there is to keep."""
@@ -129,6 +129,10 @@ class PreallocatedSlidingLayer(PreallocatedLayer):
         super().reset()
         self.held_tok = 0
 
+    def assume_length(self, length_tok: int) -> None:
+        """See PreallocatedLayer."""
+        self.length_tok, self.held_tok = length_tok, min(length_tok, self.sliding_window - 1)
+
     def can_crop_to(self, length_tok: int) -> bool:
         """Whether a full window before `length_tok` is still held."""
         first_held = self.length_tok - self.held_tok
@@ -144,63 +148,8 @@ def _reserve(states: torch.Tensor, capacity_tok: int) -> torch.Tensor:
     return torch.zeros(shape, dtype=states.dtype, device=states.device).fill_(0)
 
 
-@dataclass(frozen=True, slots=True)
-class KvPlan:
-    """What the cache takes: `bytes_per_tok * context + fixed_bytes`."""
-
-    bytes_per_tok: int
-    fixed_bytes: int
-    uses_library_cache: bool
-    """The model brings a cache class of its own."""
-
-
-def plan_kv(model: nn.Module, chunk_tok: int) -> KvPlan:
-    """Measures the cache's shapes by two short forwards on the meta device; nothing is allocated.
-
-    `model` must be on the meta device with experts that return zeros.
-    """
-    first, second = (_cache_bytes(_meta_forward(model, num_tok), chunk_tok) for num_tok in _PROBE_TOK)
-    sliding_bytes, is_own = first[1], first[2]
-    per_tok = -(-(second[0] - first[0]) // (_PROBE_TOK[1] - _PROBE_TOK[0]))
-    fixed = max(first[0] - per_tok * _PROBE_TOK[0], 0)
-    return KvPlan(per_tok, fixed + sliding_bytes, is_own)
-
-
-def _meta_forward(model: Any, num_tok: int) -> Any:
-    ids = torch.zeros(1, num_tok, dtype=torch.long, device="meta")
-    with torch.inference_mode():
-        return model(input_ids=ids, use_cache=True, logits_to_keep=1).cache
-
-
-def _cache_bytes(cache: Any, chunk_tok: int) -> tuple[int, int, bool]:
-    """(bytes of growing layers at the probe's length, bytes of sliding layers at full size, is the cache the model's
-    own)."""
-    growing = sliding = 0
-    if type(cache) is not DynamicCache:
-        growing = 2 * sum(_tensor_bytes(value) for value in vars(cache).values())
-    for layer in getattr(cache, "layers", []):
-        num_bytes = sum(_tensor_bytes(value) for value in vars(layer).values())
-        if type(layer) is DynamicLayer:
-            growing += num_bytes
-        elif type(layer) is DynamicSlidingWindowLayer and layer.keys is not None:
-            row_bytes = _tensor_bytes([layer.keys, layer.values]) // layer.keys.shape[-2]
-            sliding += row_bytes * _sliding_capacity(layer.sliding_window, chunk_tok)
-        else:
-            growing += 2 * num_bytes  # the library concatenates: old and new live side by side
-    return growing, sliding, type(cache) is not DynamicCache
-
-
-def _tensor_bytes(value: object) -> int:
-    if isinstance(value, torch.Tensor):
-        return value.numel() * value.element_size()
-    if isinstance(value, dict):
-        return sum(_tensor_bytes(item) for item in value.values())
-    if isinstance(value, (list, tuple)):
-        return sum(_tensor_bytes(item) for item in value)
-    return 0
-
-
-def _sliding_capacity(window_tok: int, chunk_tok: int) -> int:
+def sliding_capacity_tok(window_tok: int, chunk_tok: int) -> int:
+    """Tokens a sliding layer has room for: the window twice, and a chunk."""
     return 2 * window_tok + chunk_tok
 
 
@@ -234,7 +183,7 @@ class KvCache:
         make: dict[type, Callable[[Any], CacheLayerMixin]] = {
             DynamicLayer: lambda layer: PreallocatedLayer(self._context_tok),
             DynamicSlidingWindowLayer: lambda layer: PreallocatedSlidingLayer(
-                layer.sliding_window, _sliding_capacity(layer.sliding_window, self._chunk_tok)
+                layer.sliding_window, sliding_capacity_tok(layer.sliding_window, self._chunk_tok)
             ),
         }
         cache.layers = [make.get(type(layer), lambda layer: layer)(layer) for layer in cache.layers]
@@ -243,6 +192,16 @@ class KvCache:
     def adopt(self, cache: Any) -> None:
         """Keeps the cache object a forward returned (models that bring their own)."""
         self.cache = cache
+
+    def assume_length(self, length_tok: int) -> int:
+        """Counts so many tokens as cached, for measuring a forward; returns how many. 0: the library's own layers are
+        among them, which hold what they count. End with `reset`."""
+        layers = getattr(self.cache, "layers", [])
+        if not layers or not all(isinstance(layer, PreallocatedLayer) for layer in layers):
+            return 0
+        for layer in layers:
+            layer.assume_length(length_tok)
+        return length_tok
 
     def keep_prefix(self, length_tok: int) -> bool:
         """Keeps the first `length_tok` tokens' states. False: that cannot be, and everything was dropped."""

@@ -41,7 +41,7 @@ def bench_overhead(
 ) -> TaskOutcome:
     """Loads the model twice more, whole and offloaded with every expert resident. Raises WaitCancelled."""
     plan = base.loaded.plan
-    whole_bytes = plan.resident_bytes + plan.geometry.expert_bytes_total + plan.workspace_bytes
+    whole_bytes = plan.resident_bytes + plan.geometry.expert_bytes_total + base.budget.workspace_bytes
     require_free(2 * whole_bytes, "Holding the model twice, with every expert,")
     on_progress("loading", 0, num_rounds)
     config = replace(
@@ -120,8 +120,9 @@ class _Plain:
 
     def steps(self, prompt: list[int]) -> Any:
         """Yields the seconds of one decode step after the other, for ever."""
-        engine, plan = self._engine, self._engine.loaded.plan
-        kv = KvCache(self.model, engine.budget.context_tok, engine.config.prefill_chunk_tok, plan.kv.uses_library_cache)
+        engine = self._engine
+        budget = engine.budget
+        kv = KvCache(self.model, budget.context_tok, budget.chunk_tok, engine.loaded.uses_library_cache)
         while True:
             kv.reset()
             output = self._forward(prompt, kv)

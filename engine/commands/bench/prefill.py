@@ -67,7 +67,7 @@ class _Bench:
         switches = [slots // shape.top_k for slots, shape in zip(self._slots, shapes, strict=True)]
         self._switch_tok = min(switches)
         around = (1, self._switch_tok - 1, self._switch_tok, 2 * self._switch_tok)
-        longest = min(engine.config.prefill_chunk_tok, engine.budget.context_tok - 1)
+        longest = min(engine.budget.chunk_tok, engine.budget.context_tok - 1)
         self._lengths = sorted({length for length in (*around, *_LENGTHS) if 1 <= length <= longest})
 
     def run(self, links: Sequence[str]) -> TaskOutcome:

@@ -6,17 +6,18 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from engine.backends.transformers.loading import load_tokenizer
+from engine.backends.transformers.model_files import load_tokenizer
 from engine.chat.thinking_switch import find_choices
 from engine.checkpoint.catalogue import describe_folder
 from engine.checkpoint.index import checkpoint_files, read_index
 from engine.checkpoint.model_source import local_folder
 from engine.commands.diagnose.check import FAIL, OK, WARN, Check
 from engine.commands.diagnose.link_trial import try_link
+from engine.commands.plan_model import plan_model
 from engine.config import DEMO_MODEL, EngineConfig, format_bytes
 from engine.demo.location import built_demo
 from engine.demo.model import NEEDED_BYTES
-from engine.plan.budget import plan_only, slots_in_words
+from engine.plan.budget import slots_in_words
 
 _SLOW_BYTES_PER_S = 200e6
 
@@ -74,7 +75,7 @@ class ModelExamination:
         return Check("chat template", OK, f"there is one; {thinking}")
 
     def _fit(self, folder: Path) -> Check:
-        report = plan_only(self._config, folder, self._is_cancelled).report
+        report = plan_model(self._config, folder, self._is_cancelled).report
         budget, slots = report["budget_bytes"], report["slots_per_layer"]
         residency, context_tok = report["residency"], report["context_tok"]
         assert isinstance(budget, int)

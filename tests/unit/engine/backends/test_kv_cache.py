@@ -174,10 +174,9 @@ def tensors_of(engine: OffloadedModel) -> list[torch.Tensor]:
 @pytest.mark.parametrize("name", ["qwen3_moe", "deepseek_v3", "glm4_moe", *SLIDING])
 def test_the_plan_is_what_is_allocated_and_nothing_moves(tiny_folder: TinyFolder, name: str) -> None:
     with opened(tiny_folder(name)) as engine:
-        plan = engine.loaded.plan.kv
         tensors = tensors_of(engine)
         allocated = sum(tensor.untyped_storage().nbytes() for tensor in tensors)
-        assert plan.bytes_per_tok * CONTEXT_TOK + plan.fixed_bytes == allocated == engine.budget.kv_bytes
+        assert allocated == engine.budget.kv_bytes
         places = [tensor.data_ptr() for tensor in tensors]
         for seed in range(2):
             engine.greedy_ids(ids_of(seed, 90), 30)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from engine.checkpoint.fingerprint import fingerprint
+from engine.commands.plan_model import plan_model
 from engine.config import EngineConfig
-from engine.plan.budget import plan_only
 from engine.profiles.store import ProfileStore
 from offload.errors import BudgetError
 from offload.replay.profile import build_profile
@@ -29,7 +29,7 @@ def never() -> bool:
 
 def test_the_split_is_told_without_reading_a_weight(tmp_path: Path) -> None:
     folder = save_checkpoint(tmp_path / "m", "qwen3_moe")
-    outcome = plan_only(EngineConfig(model=str(folder), residency=0.5), folder, never)
+    outcome = plan_model(EngineConfig(model=str(folder), residency=0.5), folder, never)
     parts = outcome.report["parts"]
     assert isinstance(parts, dict)
     assert sum(parts.values()) + outcome.report["headroom_bytes"] == outcome.report["budget_bytes"]
@@ -40,7 +40,7 @@ def test_the_split_is_told_without_reading_a_weight(tmp_path: Path) -> None:
 def test_too_small_a_budget_is_refused_with_one_that_works(tmp_path: Path) -> None:
     folder = save_checkpoint(tmp_path / "m", "qwen3_moe")
     with pytest.raises(BudgetError) as refusal:
-        plan_only(EngineConfig(model=str(folder), memory_bytes=1 << 20), folder, never)
+        plan_model(EngineConfig(model=str(folder), memory_bytes=1 << 20), folder, never)
     assert refusal.value.needed_bytes is not None
     assert refusal.value.needed_bytes > 1 << 20
 
@@ -62,10 +62,10 @@ def test_the_models_profiles_move_slots_where_the_plan_is_not_uniform(tmp_path: 
     folder = save_checkpoint(tmp_path / "m", "qwen3_moe")
     lopsided_profile(folder)
     config = EngineConfig(model=str(folder), residency=0.5, prefill="ring")
-    moved = plan_only(config, folder, never)
+    moved = plan_model(config, folder, never)
     assert moved.report["slots_per_layer"] == [3, 3, 6]
     assert any("gives 1" in line for line in moved.lines)
-    uniform = plan_only(replace(config, slots="uniform"), folder, never)
+    uniform = plan_model(replace(config, slots="uniform"), folder, never)
     assert uniform.report["slots_per_layer"] == [4, 4, 4]
     assert moved.report["parts"] == uniform.report["parts"]
     engine = open_model(folder, residency=0.5, prefill="ring")
@@ -82,4 +82,4 @@ def test_a_damaged_profile_does_not_keep_a_model_from_being_planned(tmp_path: Pa
     path = ProfileStore(fingerprint(folder)).path("words")
     path.parent.mkdir(parents=True)
     path.write_bytes(b"no profile")
-    assert plan_only(EngineConfig(model=str(folder), residency=0.5), folder, never).report["slot_moves"] == []
+    assert plan_model(EngineConfig(model=str(folder), residency=0.5), folder, never).report["slot_moves"] == []

@@ -510,7 +510,7 @@ def test_closing_leaves_no_thread(folder: Path) -> None:
 
 
 def test_cancelled_while_loading(folder: Path) -> None:
-    from engine.backends.transformers.loading import LoadCancelled
+    from offload.errors import WaitCancelled
 
     before = threading.active_count()
     for num_asked in (0, 1, 5, 20):
@@ -521,7 +521,7 @@ def test_cancelled_while_loading(folder: Path) -> None:
             asked += 1
             return asked > limit
 
-        with pytest.raises(LoadCancelled):
+        with pytest.raises(WaitCancelled):
             Session(config_of(folder), lambda event: None, lambda snapshot: None, is_cancelled)
     assert threading.active_count() <= before + 4  # the library's loader threads end on their own
 

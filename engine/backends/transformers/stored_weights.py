@@ -1,27 +1,24 @@
-"""The one place that reaches into transformers' private parts: loading a model without its routed experts.
+"""The checkpoint's tensors, told apart: the routed experts, which are not loaded, and everything else.
 
-`PreTrainedModel._load_pretrained_model` is wrapped for the time of one `from_pretrained` call. The wrapper renames
-every checkpoint key with the library's own rules; what belongs to an experts module goes into an index and is never
-read, the rest is handed on as lazy tensors read by `preadv`. A canary test watches the signatures used here.
+Every stored key is renamed with the library's own rules. What belongs to an experts module is only noted (file, offset,
+shape), so that each expert can be read when it is needed; a test watches the signatures of the library used here.
 """
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import math
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import torch
 from torch import nn
 from transformers import PreTrainedModel
 from transformers.core_model_loading import WeightConverter, WeightRenaming, rename_source_key
 
-from engine.checkpoint.index import TensorEntry, read_header
+from engine.checkpoint.index import TensorEntry
 from engine.errors import CheckpointError
 from engine.experts.formats.dense import PARAMETER_NAMES
 
@@ -83,84 +80,54 @@ class WithheldModule:
     parameters: dict[str, WithheldParameter]
 
 
-class LazyTensor:
-    """A stored tensor that is read when the library indexes it with `[...]`."""
-
-    def __init__(self, entry: TensorEntry, on_read: Callable[[int], None]) -> None:
-        self._entry, self._on_read = entry, on_read
-
-    def __getitem__(self, key: Any) -> torch.Tensor:
-        tensor = self._entry.read()
-        self._on_read(self._entry.num_bytes)
-        return tensor if key is Ellipsis else tensor[key]
-
-    def get_shape(self) -> list[int]:
-        return list(self._entry.shape)
-
-
 def is_experts_module(module: nn.Module) -> bool:
     """Whether the class carries the library's experts interface."""
     return all(hasattr(module, flag) for flag in ("has_gate", "is_transposed", "num_experts", "_apply_gate"))
 
 
-OnIndex = Callable[[PreTrainedModel, list[WithheldModule], int], None]
+class StoredWeights(NamedTuple):
+    """A checkpoint's tensors by what becomes of them."""
+
+    modules: list[WithheldModule]
+    """The experts modules, in the order of the model, with the places of their experts' bytes."""
+    resident: dict[str, TensorEntry]
+    """Every other stored tensor, by its key in the checkpoint."""
+
+    def of_model(self, model: nn.Module) -> list[WithheldModule]:
+        """The same places, for another instance of the same architecture."""
+        return [replace(withheld, module=model.get_submodule(withheld.name)) for withheld in self.modules]
 
 
-@contextlib.contextmanager
-def experts_withheld(on_index: OnIndex, on_read: Callable[[int], None]) -> Iterator[None]:
-    """While active, `from_pretrained` loads no routed expert.
-
-    `on_index(model on the meta device, withheld modules, resident bytes)` runs before any weight is read and may
-    raise to refuse; `on_read(num_bytes)` runs in loader threads after each resident tensor.
-    """
-    original = PreTrainedModel.__dict__["_load_pretrained_model"]
-
-    def load(
-        model: PreTrainedModel, state_dict: Any, checkpoint_files: Any, load_config: Any, expected_keys: Any = None
-    ) -> Any:
-        modules, resident = _split(model, checkpoint_files, load_config)
-        on_index(model, modules, sum(entry.num_bytes for entry in resident.values()))
-        for withheld in modules:
-            _withhold(withheld)
-        lazy = {key: LazyTensor(entry, on_read) for key, entry in resident.items()}
-        return original.__func__(model, lazy, None, load_config)
-
-    PreTrainedModel._load_pretrained_model = staticmethod(load)
-    try:
-        yield
-    finally:
-        PreTrainedModel._load_pretrained_model = original
-
-
-def _withhold(withheld: WithheldModule) -> None:
-    """Takes the parameters off the module; nothing is left to initialise there."""
-    for name in withheld.parameters:
-        withheld.module._parameters[name] = None
-    withheld.module._is_hf_initialized = True  # type: ignore[assignment]
-
-
-def _split(
-    model: PreTrainedModel, files: list[str], load_config: Any
-) -> tuple[list[WithheldModule], dict[str, TensorEntry]]:
-    """The checkpoint's tensors, told apart: experts by module, and the resident rest by key."""
-    mapping = load_config.weight_mapping or []
+def sort_weights(
+    model: PreTrainedModel, entries: Iterable[TensorEntry], mapping: Sequence[WeightRenaming | WeightConverter]
+) -> StoredWeights:
+    """Tells experts from resident weights. `model` may be on the meta device; `mapping` is the library's conversion
+    mapping of its architecture. Raises CheckpointError where an expert, or a part of one, is missing or misshapen."""
     renamings = [rule for rule in mapping if isinstance(rule, WeightRenaming)]
     converters = [rule for rule in mapping if isinstance(rule, WeightConverter)]
     converter_of = {pattern: rule for rule in converters for pattern in rule.source_patterns}
     modules = [_declared(name, module) for name, module in model.named_modules() if is_experts_module(module)]
     owner = {parameter.target: parameter for withheld in modules for parameter in withheld.parameters.values()}
     expected, resident = model.state_dict(), {}
-    for file in files:
-        for entry in read_header(Path(file)):
-            key, pattern = rename_source_key(entry.key, renamings, converters, model.base_model_prefix, expected)
-            if key not in expected and entry.key in expected:
-                key, pattern = rename_source_key(entry.key, [], [], model.base_model_prefix, expected)
-            if key in owner:
-                _add_parts(owner[key], entry, pattern, converter_of.get(pattern) if pattern else None)
-            else:
-                resident[entry.key] = entry
+    for entry in entries:
+        key, pattern = rename_source_key(entry.key, renamings, converters, model.base_model_prefix, expected)
+        if key not in expected and entry.key in expected:
+            key, pattern = rename_source_key(entry.key, [], [], model.base_model_prefix, expected)
+        if key in owner:
+            _add_parts(owner[key], entry, pattern, converter_of.get(pattern) if pattern else None)
+        else:
+            resident[entry.key] = entry
     _check_complete(modules)
-    return modules, resident
+    _check_shapes(modules, model)
+    return StoredWeights(modules, resident)
+
+
+def withhold(modules: Iterable[WithheldModule]) -> None:
+    """Takes the experts' parameters off their modules: nothing is left there to load or to initialise."""
+    for withheld in modules:
+        for name in withheld.parameters:
+            withheld.module._parameters[name] = None
+        withheld.module._is_hf_initialized = True  # type: ignore[assignment]
 
 
 def _declared(name: str, module: nn.Module) -> WithheldModule:
@@ -206,3 +173,36 @@ def _check_complete(modules: list[WithheldModule]) -> None:
                         " expected.",
                         _MISFIT,
                     )
+
+
+def _check_shapes(modules: list[WithheldModule], model: PreTrainedModel) -> None:
+    """Converts one expert of every stored shape on the meta device: what comes out must have the parameter's shape."""
+    for withheld in modules:
+        for parameter in withheld.parameters.values():
+            examples = {
+                tuple((part.pattern, part.entry.shape, part.row is None) for part in parts): (expert, parts)
+                for expert, parts in parameter.parts.items()
+            }
+            for expert, parts in examples.values():
+                found = _converted_shape(parameter, parts, model)
+                if found != parameter.shape:
+                    stored = ", ".join(f"{part.entry.key!r} {list(part.entry.shape)}" for part in parts[:3])
+                    raise CheckpointError(
+                        f"{parameter.target}: expert {expert} is stored as {stored}, which does not make the shape "
+                        f"{list(parameter.shape)} that config.json asks for.",
+                        _MISFIT,
+                    )
+
+
+def _converted_shape(
+    parameter: WithheldParameter, parts: list[StoredPart], model: PreTrainedModel
+) -> tuple[int, ...] | None:
+    """None: the library cannot make the parameter of these parts."""
+    shapes = [part.entry.shape if part.row is None else (1, *part.entry.shape[1:]) for part in parts]
+    tensors = [
+        torch.empty(shape, dtype=part.entry.dtype, device="meta") for shape, part in zip(shapes, parts, strict=True)
+    ]
+    try:
+        return tuple(parameter.convert(tensors, parts, model).shape)
+    except Exception:  # noqa: BLE001 - whatever an operation raises on shapes that do not fit
+        return None

@@ -1,4 +1,4 @@
-"""The one private hook into transformers: its canary, its restoration, and what it leaves on disk."""
+"""The private parts of transformers that loading stands on, and what is read and what is left on disk."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers.conversion_mapping import get_model_conversion_mapping
 from transformers.core_model_loading import Concatenate, WeightConverter, WeightRenaming, rename_source_key
+from transformers.modeling_utils import _get_dtype
+from transformers.models.auto.auto_factory import _get_model_class
 
 from engine.backends.offloaded_model import OffloadedModel
-from engine.backends.transformers.loading_hook import StoredPart, WithheldParameter, experts_withheld
+from engine.backends.transformers.stored_weights import StoredPart, WithheldParameter
 from engine.checkpoint.index import TensorEntry
-from engine.errors import UnsupportedModelError
 from tests.architectures.tiny import NUM_EXPERTS, save_checkpoint, save_tokenizer
 from tests.unit.engine.commands.tiny_bench import config_of
 from tests.unit.engine.conftest import TinyFolder
 
-PRIVATE = "transformers changed a private function that engine/loading_hook.py relies on: read it again"
+PRIVATE = "transformers changed a private function that engine/backends/transformers relies on: read it again"
 
 
 @pytest.mark.parametrize(
@@ -29,6 +31,15 @@ PRIVATE = "transformers changed a private function that engine/loading_hook.py r
         (
             PreTrainedModel._load_pretrained_model,
             ["model", "state_dict", "checkpoint_files", "load_config", "expected_keys"],
+        ),
+        (PreTrainedModel._finalize_model_loading, ["model", "load_config", "loading_info"]),
+        (PreTrainedModel._get_dtype_plan, ["self", "dtype"]),
+        (PreTrainedModel.get_init_context, ["dtype", "is_quantized", "_is_ds_init_called", "allow_all_kernels"]),
+        (get_model_conversion_mapping, ["model", "key_mapping", "hf_quantizer", "add_legacy"]),
+        (_get_model_class, ["config", "model_mapping"]),
+        (
+            _get_dtype,
+            ["dtype", "checkpoint_files", "config", "sharded_metadata", "state_dict", "weights_only", "hf_quantizer"],
         ),
         (
             rename_source_key,
@@ -50,25 +61,27 @@ def test_canary_of_kinds() -> None:
     assert not issubclass(WeightConverter, WeightRenaming), PRIVATE
 
 
-def test_the_hook_is_asked_and_taken_off_again(tiny_folder: TinyFolder) -> None:
-    """A library that no longer goes through the hook would load every expert, silently."""
-    original, asked = PreTrainedModel.__dict__["_load_pretrained_model"], []
-    with experts_withheld(lambda model, modules, resident_bytes: asked.append(len(modules)), lambda num_bytes: None):
-        assert PreTrainedModel.__dict__["_load_pretrained_model"] is not original
-        AutoModelForCausalLM.from_pretrained(tiny_folder("qwen3_moe"))
-    assert asked == [3], PRIVATE
-    assert PreTrainedModel.__dict__["_load_pretrained_model"] is original
-
-
-def test_the_hook_is_taken_off_after_an_error(tiny_folder: TinyFolder) -> None:
-    original = PreTrainedModel.__dict__["_load_pretrained_model"]
-
-    def refuse(*arguments: object) -> None:
-        raise UnsupportedModelError("no")
-
-    with pytest.raises(UnsupportedModelError), experts_withheld(refuse, lambda num_bytes: None):
-        AutoModelForCausalLM.from_pretrained(tiny_folder("qwen3_moe"))
-    assert PreTrainedModel.__dict__["_load_pretrained_model"] is original
+@pytest.mark.parametrize("name", ["qwen3_moe", "deepseek_v3", "gpt_oss", "phimoe", "gemma4_text"])
+def test_a_loaded_model_is_the_one_from_pretrained_makes(tiny_folder: TinyFolder, name: str) -> None:
+    """Every module, parameter, buffer and setting, but for the routed experts."""
+    folder = tiny_folder(name, torch.bfloat16)
+    library = AutoModelForCausalLM.from_pretrained(folder, dtype="auto", experts_implementation="eager").eval()
+    engine = open_model(folder)
+    try:
+        ours = engine.loaded.model
+        assert type(ours) is type(library)
+        assert ours.dtype == library.dtype
+        theirs = {key: value for key, value in library.state_dict().items() if ".experts." not in key}
+        mine = {key: value for key, value in ours.state_dict().items() if ".experts." not in key}
+        assert {key: value.dtype for key, value in mine.items()} == {key: value.dtype for key, value in theirs.items()}
+        assert all(torch.equal(mine[key], value) for key, value in theirs.items())
+        buffers = dict(library.named_buffers())
+        assert buffers.keys() == dict(ours.named_buffers()).keys()
+        assert all(torch.equal(value, buffers[key]) for key, value in ours.named_buffers())
+        assert not any(module.training for module in ours.modules())
+        assert ours.config._attn_implementation == library.config._attn_implementation
+    finally:
+        engine.close()
 
 
 # -- what is read, and what is not -------------------------------------------------------------------------------------

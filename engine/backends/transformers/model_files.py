@@ -1,0 +1,58 @@
+"""What the library reads of a model's folder beside the weights: configuration, tokenizer, generation defaults."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoConfig, AutoTokenizer, GenerationConfig
+
+from engine.errors import CheckpointError, UnsupportedModelError
+
+
+def read_config(folder: Path) -> Any:
+    """The checkpoint's configuration. Raises UnsupportedModelError or CheckpointError."""
+    try:
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+    except Exception as error:  # whatever the library's parsers and validators raise
+        text = str(error) or type(error).__name__
+        if "model type" in text or "trust_remote_code" in text or "Unrecognized model" in text:
+            raise UnsupportedModelError(
+                f"transformers does not know the architecture of {folder}.",
+                "It would need code from the model's folder, which is never run. See the README for what is supported.",
+            ) from error
+        raise CheckpointError(
+            f"{folder / 'config.json'} cannot be read: {' '.join(text.split())}", "Fetch it again."
+        ) from error
+    quantization = getattr(config, "quantization_config", None)
+    if quantization:
+        method = (
+            quantization.get("quant_method", "unknown") if isinstance(quantization, dict) else quantization.quant_method
+        )
+        raise UnsupportedModelError(
+            f"{folder} is stored in a low-bit format ({method}), which is not read yet.",
+            "Use its bf16, fp16 or fp32 checkpoint.",
+        )
+    return config
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """The checkpoint's tokenizer. Raises CheckpointError."""
+    try:
+        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+    except Exception as error:  # the library raises whatever its parsers raise
+        raise CheckpointError(
+            f"The tokenizer in {folder} cannot be read: {error}", "Fetch the tokenizer files again."
+        ) from error
+
+
+def read_generation_config(folder: Path, config: Any) -> GenerationConfig:
+    """The folder's generation_config.json, or what `config` implies. Raises CheckpointError."""
+    if (folder / "generation_config.json").exists():
+        try:
+            return GenerationConfig.from_pretrained(folder, local_files_only=True)
+        except (OSError, ValueError, TypeError) as error:
+            raise CheckpointError(
+                f"{folder / 'generation_config.json'} cannot be read: {error}", "Fetch it again."
+            ) from error
+    return GenerationConfig.from_model_config(config)

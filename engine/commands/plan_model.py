@@ -1,0 +1,60 @@
+"""The byte budget's split for a model that is not loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from engine.backends.transformers.inspection import inspect_model
+from engine.checkpoint.fingerprint import fingerprint
+from engine.commands.task_outcome import TaskOutcome
+from engine.config import EngineConfig, format_bytes
+from engine.plan.budget import budget_for, chunks_in_words, slots_in_words
+from engine.plan.model_plan import ChunkNeeds
+from offload.budget import BudgetPlan
+from offload.errors import WaitCancelled
+from offload.geometry import Geometry
+
+
+def plan_model(config: EngineConfig, folder: Path, is_cancelled: Callable[[], bool]) -> TaskOutcome:
+    """The split, without reading a weight. Raises what loading would raise up to that point, and WaitCancelled."""
+    inspected = inspect_model(folder, is_cancelled)
+
+    def needs_of(chunk_tok: int) -> ChunkNeeds:
+        if is_cancelled():
+            raise WaitCancelled("Stopped.")
+        return inspected.needs_of(chunk_tok)
+
+    budget = budget_for(config, inspected.plan, needs_of, fingerprint(folder))
+    if is_cancelled():
+        raise WaitCancelled("Stopped.")
+    return _outcome(folder, config, inspected.plan.geometry, budget)
+
+
+def _outcome(folder: Path, config: EngineConfig, geometry: Geometry, budget: BudgetPlan) -> TaskOutcome:
+    report: dict[str, object] = {
+        "model": str(folder),
+        "budget_bytes": budget.budget_bytes,
+        "parts": dict(budget.parts),
+        "headroom_bytes": budget.headroom_bytes,
+        "slots_per_layer": list(budget.slots_per_layer),
+        "slot_moves": [str(move) for move in budget.slot_moves],
+        "residency": budget.residency_rate,
+        "context_tok": budget.context_tok,
+        "chunk_tok": budget.chunk_tok,
+        "expert_bytes_total": geometry.expert_bytes_total,
+    }
+    widest = max(layer.num_experts for layer in geometry.layers)
+    rows = (*budget.parts, ("left over", budget.headroom_bytes), ("budget", budget.budget_bytes))
+    return TaskOutcome(
+        True,
+        report,
+        (
+            f"{folder}",
+            *(f"  {name:<18}{format_bytes(size):>10}" for name, size in rows),
+            f"{geometry.num_layers} MoE layers, {slots_in_words(budget.slots_per_layer)} slots for {widest} experts "
+            f"each ({budget.residency_rate:.0%} of {format_bytes(geometry.expert_bytes_total)})",
+            f"context {budget.context_tok} tokens, {chunks_in_words(config, budget)}",
+            *(f"  {move}" for move in budget.slot_moves),
+        ),
+    )

@@ -1,0 +1,47 @@
+"""What is known of a model's memory before a weight is read. Made by a back end, split by `engine.plan.budget`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from offload.geometry import Geometry
+
+
+class GrowingBytes(NamedTuple):
+    """Bytes that grow with the context: `fixed_bytes + bytes_per_tok * context_tok`."""
+
+    fixed_bytes: int
+    bytes_per_tok: int
+
+    def at(self, context_tok: int) -> int:
+        """Bytes at a context of so many tokens."""
+        return self.fixed_bytes + self.bytes_per_tok * context_tok
+
+
+class ChunkNeeds(NamedTuple):
+    """What computing prompts in chunks of a given length takes beside the weights."""
+
+    kv: GrowingBytes
+    """The KV cache and every other state a layer keeps."""
+    workspace: GrowingBytes
+    """What one forward takes beside weights and KV cache: `forward`, routed experts, logits, and a margin."""
+    forward: GrowingBytes
+    """Temporary tensors of one forward without routed experts, attention's over the whole context included."""
+
+
+NeedsOfChunk = Callable[[int], ChunkNeeds]
+"""By the number of tokens of a prefill chunk."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPlan:
+    """A model's parts in bytes, and its routed experts' shape."""
+
+    geometry: Geometry
+    resident_bytes: int
+    """Weights and buffers that never move."""
+    conversion_bytes: int
+    """What a link thread needs to convert one expert; 0 where all are read straight into slots."""
+    model_context_tok: int
