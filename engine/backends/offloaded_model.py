@@ -16,6 +16,7 @@ from engine.backends.transformers.loading import load_model
 from engine.backends.transformers.workspace_trial import measure_workspace
 from engine.checkpoint.fingerprint import fingerprint
 from engine.config import APPROX, AUTO, FULL_LAYER, EngineConfig, SamplingConfig
+from engine.errors import MoeChatError, UnsupportedModelError
 from engine.events import LoadProgress
 from engine.experts.assembly import ExpertPlant
 from engine.experts.router_tap import RouterTap
@@ -27,6 +28,7 @@ from engine.plan.model_plan import ChunkNeeds
 from engine.plan.threads import choose_threads
 from engine.profiles.tuned_eviction import tuned_eviction
 from engine.sampling.sampler import Sampler
+from offload.errors import OffloadError
 
 
 class OffloadedModel:
@@ -82,7 +84,7 @@ class OffloadedModel:
             withheld.module.offload_layer = ProbedLayer()  # type: ignore[assignment]
         with torch.inference_mode():
             with FeedProbe(loaded.model, routers) as probe:
-                self._warm_up(4)
+                self._first_forward()
             self.lookahead = Lookahead(probe.feeds())
             self._warm_up(1)
             self.lookahead.prepare()
@@ -105,6 +107,19 @@ class OffloadedModel:
             self.budget = with_measured_workspace(
                 self.config, self.loaded.plan, needs, self.budget, measured_bytes, self.fingerprint
             )
+
+    def _first_forward(self) -> None:
+        """Raises UnsupportedModelError where the library fails on the real model: what shapes could not tell."""
+        try:
+            self._warm_up(4)
+        except (MoeChatError, OffloadError, MemoryError):
+            raise
+        except Exception as error:  # whatever the library's forward raises
+            text = f"{type(error).__name__}: {str(error)[:300]}"
+            raise UnsupportedModelError(
+                f"{self.loaded.model_type!r} cannot be run: its forward fails ({text}).",
+                "A value may be missing in config.json, or not fit the others; fetch it again.",
+            ) from error
 
     def _warm_up(self, num_tok: int) -> None:
         kv, ids = self.decoder.cache, torch.zeros(1, num_tok, dtype=torch.long)

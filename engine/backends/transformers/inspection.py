@@ -17,6 +17,7 @@ from engine.backends.transformers.experts_interface import ProbedLayer
 from engine.backends.transformers.memory_needs import MemoryNeeds, chunk_needs
 from engine.backends.transformers.meta_model import MetaModel, build_on_meta
 from engine.backends.transformers.model_files import read_config
+from engine.backends.transformers.rotary import fix_for_shapes
 from engine.backends.transformers.stored_weights import StoredWeights, WithheldModule, sort_weights
 from engine.checkpoint.architectures import DENSE, MISSING_INTERFACE
 from engine.checkpoint.index import TensorEntry, read_index
@@ -131,6 +132,7 @@ def _probed(model: Any, modules: Sequence[WithheldModule]) -> tuple[MemoryNeeds,
     probes = [ProbedLayer() for _ in modules]
     for withheld, probe in zip(modules, probes, strict=True):
         withheld.module.offload_layer = probe  # type: ignore[assignment]
+    fix_for_shapes(model)
     try:
         needs = MemoryNeeds(model, _context_tok(model))
     except MoeChatError:
