@@ -16,14 +16,14 @@ def fix_for_shapes(model: nn.Module) -> None:
     Changes the model for good: its numbers are those of another kind, of the same shapes. For a model that is only
     measured.
     """
-    for module in model.modules():
-        kinds: Any = getattr(module, "rope_type", None)
-        if isinstance(kinds, str):
-            module.rope_type = _FIXED  # type: ignore[assignment]
-        elif isinstance(kinds, dict):
-            module.rope_type = dict.fromkeys(kinds, _FIXED)
-        if kinds is not None and hasattr(module, "config"):
-            module.config = _with_fixed_kind(module.config)  # type: ignore[assignment]
+    rotary: Any
+    for rotary in model.modules():
+        kinds = getattr(rotary, "rope_type", None)
+        if kinds is None:
+            continue
+        rotary.rope_type = dict.fromkeys(kinds, _FIXED) if isinstance(kinds, dict) else _FIXED
+        if hasattr(rotary, "config"):
+            rotary.config = _with_fixed_kind(rotary.config)
 
 
 def _with_fixed_kind(config: Any) -> Any:
