@@ -4,6 +4,7 @@ MoeChatError
 ├── ConfigError              contradictory or unknown settings
 ├── ModelNotFoundError       no such folder, or no such model on the hub
 ├── CheckpointError          the folder is there, and broken: missing shard, lying header, NaN router
+├── NonFiniteLogitsError     the model computed NaN: a weight is damaged, or overflows
 ├── UnsupportedModelError    the architecture or file format cannot be run, and why
 ├── DownloadError            fetching failed: offline, gated, no space
 ├── DemoBuildError           the demo model could not be built
@@ -42,6 +43,12 @@ class CheckpointError(MoeChatError):
     """The checkpoint is damaged or incomplete."""
 
     title = "Damaged checkpoint"
+
+
+class NonFiniteLogitsError(MoeChatError):
+    """A forward gave logits from which no token can be chosen."""
+
+    title = "The model computes no numbers"
 
 
 class UnsupportedModelError(MoeChatError):

@@ -19,8 +19,10 @@ from engine.api import Message
 from engine.backends.offloaded_model import OffloadedModel
 from engine.backends.transformers.stored_weights import WithheldModule
 from engine.chat.conversation import encode
+from engine.checkpoint.index import read_index
 from engine.commands.task_outcome import OnTaskProgress, TaskOutcome
 from engine.config import EXACT, format_bytes
+from engine.errors import NonFiniteLogitsError
 from engine.experts.layer import MoeLayer
 from engine.plan import machine
 from engine.plan.budget import slots_in_words
@@ -33,6 +35,10 @@ _QUESTIONS = (
 )
 _MAX_SLOTS_CHECKED = 48
 _SHARE_OF_FREE = 0.9
+
+
+Found = tuple[bool, dict[str, object], tuple[str, ...]]
+"""Whether all is equal, the report, and its lines."""
 
 
 class Comparison(NamedTuple):
@@ -72,7 +78,10 @@ def verify(
         prompts = [_prompt(engine, question) for question in _QUESTIONS]
         method = method or _choose(engine)
         run = _against_whole_model if method == "whole" else _layer_by_layer
-        is_equal, report, lines = run(engine, prompts, num_tok, on_progress, is_cancelled)
+        try:
+            is_equal, report, lines = run(engine, prompts, num_tok, on_progress, is_cancelled)
+        except NonFiniteLogitsError as error:
+            is_equal, report, lines = _blamed(engine, error, on_progress, is_cancelled)
         on_progress("slot checksums", 0, 1)
         checked, wrong = check_slots(engine)
         engine.cache.check_integrity()
@@ -112,9 +121,24 @@ def _slots_line(checked: int, wrong: int) -> str:
     return f"{checked - wrong} of {checked} sampled slots hold exactly their expert's bytes."
 
 
-# -- against the whole model ------------------------------------------------------------------------------------------
+def _blamed(
+    engine: OffloadedModel, error: NonFiniteLogitsError, on_progress: OnTaskProgress, is_cancelled: Callable[[], bool]
+) -> Found:
+    """Reads every stored tensor, and names those that hold NaN or infinite values."""
+    damaged: list[str] = []
+    entries = list(read_index(engine.loaded.folder).values())
+    for number, entry in enumerate(entries):
+        on_progress("looking for values that are not finite", number, len(entries))
+        if is_cancelled():
+            raise WaitCancelled("Stopped.")
+        if entry.dtype.is_floating_point and not torch.isfinite(entry.read()).all():
+            damaged.append(entry.key)
+    shown = ", ".join(damaged[:8]) + (f" and {len(damaged) - 8} more" if len(damaged) > 8 else "")
+    found = f"NaN or infinite values are stored in: {shown}." if damaged else "Every stored value is finite."
+    return False, {"not_finite": damaged}, (error.message, found)
 
-Found = tuple[bool, dict[str, object], tuple[str, ...]]
+
+# -- against the whole model ------------------------------------------------------------------------------------------
 
 
 def _against_whole_model(

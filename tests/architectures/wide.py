@@ -1,4 +1,4 @@
-"""Random checkpoints as wide in their attention as real models, and short: 64 heads, contexts of thousands of tokens."""
+"""Random checkpoints with attention as wide as that of real models: 64 heads, contexts of thousands of tokens."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ of it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import torch
 
 from engine.backends.transformers.kv_cache import KvCache
+from engine.errors import NonFiniteLogitsError
 from engine.experts.step_state import StepState
 from engine.sampling.sampler import Sampler
 from offload.errors import WaitCancelled
@@ -29,7 +31,7 @@ class Decoder:
     def prefill(self, prompt: Sequence[int], on_progress: Callable[[int], None]) -> torch.Tensor:
         """Computes the prompt beyond what the cache holds, chunk by chunk; returns the last position's logits [vocab].
 
-        Raises WaitCancelled, ExpertReadError; the cache then holds the chunks that were completed.
+        Raises WaitCancelled, ExpertReadError, NonFiniteLogitsError; the cache then holds the completed chunks.
         """
         self._ids[0, : len(prompt)] = torch.tensor(prompt, dtype=torch.long)
         self._state.is_decode = False
@@ -40,6 +42,8 @@ class Decoder:
             logits = self._forward(prompt[start:end], start, end)
             start = end
             on_progress(start)
+            if self._state.is_cancelled():
+                raise WaitCancelled("Stopped.")
         assert logits is not None, "a prompt always has a token that is not cached"
         return logits
 
@@ -62,7 +66,7 @@ class Decoder:
     def step(self, token: int) -> torch.Tensor:
         """Computes one token behind what the cache holds; returns the logits [vocab] after it.
 
-        Raises WaitCancelled, ExpertReadError, with the cache as it was.
+        Raises WaitCancelled, ExpertReadError, NonFiniteLogitsError, with the cache as it was.
         """
         length = len(self.cache.tokens)
         self._ids[0, length] = token
@@ -76,7 +80,7 @@ class Decoder:
     def tokens(self, logits: torch.Tensor, sampler: Sampler, num_new_tok: int) -> Iterator[int]:
         """Yields drawn tokens; asks for the next forward only when the next token is asked for.
 
-        Raises WaitCancelled, ExpertReadError out of a forward, with the cache as it was before that token.
+        Raises what `step` raises, with the cache as it was before that token.
         """
         for remaining in range(num_new_tok, 0, -1):
             length = len(self.cache.tokens)
@@ -102,6 +106,8 @@ class Decoder:
                 output = self._model(
                     input_ids=self._ids[:, start:end], cache=self.cache.cache, use_cache=True, logits_to_keep=1
                 )
+            logits: torch.Tensor = output.logits[0, -1]
+            _require_finite(logits, end)
         except BaseException:
             self._state.abandon_prefill()
             self._undo(start)
@@ -110,12 +116,19 @@ class Decoder:
         self.cache.tokens.extend(tokens)
         if self._state.substituted > before:
             self.cache.note_approximate(start)
-        logits: torch.Tensor = output.logits[0, -1]
-        if self._state.is_cancelled():
-            raise WaitCancelled("Stopped.")
         return logits
 
     def _undo(self, length: int) -> None:
         """A forward that was left half-way has written some layers: crop all of them back, or drop everything."""
         self.cache.tokens[length:] = []
         self.cache.restore(length)
+
+
+def _require_finite(logits: torch.Tensor, num_tok: int) -> None:
+    """One reduction a step: the largest of `logits` [vocab] is NaN where any of them is, and infinite where no token
+    can be chosen."""
+    if not math.isfinite(float(logits.max())):
+        raise NonFiniteLogitsError(
+            f"After {num_tok} tokens the model's logits are not finite: no next token can be chosen.",
+            "A weight is damaged, or overflows in this number format. To find out which: moe-chat verify",
+        )

@@ -12,33 +12,47 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
+
+from engine.api import Plan
+from engine.config import EngineConfig
+from engine.events import TaskEnded
+from tests.functional.engine.running_engine import RunningEngine
+
+_SLACK_BYTES = 16 << 20
+"""Two processes do not begin with the same number of pages."""
+
+
+def planned_bytes(engine: RunningEngine, folder: Path, options: dict[str, Any]) -> int:
+    """The budget that a plan of these options comes to, by an engine of its own."""
+    engine.client.start()
+    engine.client.send(Plan(1, EngineConfig(model=str(folder), **options)))
+    budget_bytes = engine.until(TaskEnded).report["budget_bytes"]
+    engine.client.close()
+    assert isinstance(budget_bytes, int)
+    return budget_bytes
 
 
 def main() -> None:
     group, folder = Path(sys.argv[1]), Path(sys.argv[2])
     (group / "cgroup.procs").write_text(str(os.getpid()))
-    from engine.api import Plan
-    from engine.config import EngineConfig
-    from engine.events import TaskEnded
-    from tests.functional.engine.running_engine import RunningEngine
-
     engine = RunningEngine(folder / "engine.log")
     own_bytes = int((group / "memory.usage_in_bytes").read_text())
     options = json.loads(sys.argv[3])
-    engine.client.start()
-    engine.client.send(Plan(1, EngineConfig(model=str(folder), **options)))
-    planned = engine.until(TaskEnded).report
-    budget_bytes = planned["budget_bytes"]
-    assert isinstance(budget_bytes, int)
-    (group / "memory.limit_in_bytes").write_text(str(budget_bytes + own_bytes))
-    ready = engine.load(folder, **{"compute_threads": None, **options, "memory_bytes": budget_bytes, "residency": None})
-    answers = []
-    for number, (num_words, num_tok) in enumerate(json.loads(sys.argv[4])):
-        words = " ".join(f"w{3 + (number + at * 7) % 120}" for at in range(num_words))
-        ended = engine.ask(number, words, max_new_tok=num_tok)
-        answers.append([ended.reason, ended.stats.prompt_tok, ended.stats.new_tok])
-    memory = engine.until_snapshot(lambda snapshot: snapshot.phase == "idle").memory
-    engine.client.close()
+    try:
+        budget_bytes = planned_bytes(engine, folder, options) + _SLACK_BYTES
+        (group / "memory.limit_in_bytes").write_text(str(budget_bytes + own_bytes))
+        engine.client.start()
+        options |= {"memory_bytes": budget_bytes, "residency": None, "compute_threads": None}
+        ready = engine.load(folder, **options)
+        answers = []
+        for number, (num_words, num_tok) in enumerate(json.loads(sys.argv[4])):
+            words = " ".join(f"w{3 + (number + at * 7) % 120}" for at in range(num_words))
+            ended = engine.ask(number, words, max_new_tok=num_tok)
+            answers.append([ended.reason, ended.stats.prompt_tok, ended.stats.new_tok])
+        memory = engine.until_snapshot(lambda snapshot: snapshot.phase == "idle").memory
+    finally:
+        engine.client.close()
     found = {
         "budget_bytes": budget_bytes,
         "parts": dict(memory.parts),

@@ -17,6 +17,7 @@ import pytest
 
 from engine.config import format_bytes
 from tests.architectures.wide import CONTEXT_TOK, WIDE, save_wide
+from tests.functional.engine.running_engine import wait_until
 
 GROUPS = Path("/sys/fs/cgroup/memory")
 ROOT = Path(__file__).parents[3]
@@ -35,6 +36,7 @@ def group(tmp_path: Path) -> Iterator[Path]:
     except OSError as error:
         pytest.skip(f"a memory group cannot be made: {error.strerror}; it takes root")
     yield folder
+    wait_until(lambda: not (folder / "cgroup.procs").read_text())
     folder.rmdir()
 
 
