@@ -173,7 +173,7 @@ class Worker:
     def _run_on(self, session: Session, command: _Task, progress: OnTaskProgress) -> TaskOutcome:
         is_cancelled = self._inbox.is_cancelled
         if isinstance(command, Verify):
-            from engine.commands.verify import verify
+            from engine.commands.verify.verify import verify
 
             return verify(session.engine, command.num_tok, progress, is_cancelled)
         if isinstance(command, Bench):

@@ -22,7 +22,8 @@ from engine.backends.offloaded_model import OffloadedModel
 from engine.backends.transformers.kv_cache import KvCache
 from engine.chat.conversation import encode
 from engine.commands.task_outcome import OnTaskProgress, TaskOutcome
-from engine.commands.verify import LayerCalls, RecordingCalls, load_whole
+from engine.commands.verify.layers import LayerCalls, RecordingCalls
+from engine.commands.verify.whole_model import load_whole
 from engine.config import SamplingConfig
 from engine.plan.budget import require_free
 from engine.sampling.sampler import Sampler

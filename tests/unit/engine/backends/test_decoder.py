@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from engine.backends.offloaded_model import OffloadedModel
-from engine.commands.verify import verify
+from engine.commands.verify.verify import verify
 from engine.errors import NonFiniteLogitsError
 from offload.errors import WaitCancelled
 from tests.architectures.test_matrix import open_model

@@ -12,7 +12,8 @@ import torch
 
 from engine.backends.offloaded_model import OffloadedModel
 from engine.commands.task_outcome import TaskOutcome
-from engine.commands.verify import check_slots, verify
+from engine.commands.verify.stored_bytes import check_slots
+from engine.commands.verify.verify import verify
 from engine.config import APPROX
 from engine.experts.layer import MoeLayer
 from offload.errors import WaitCancelled

@@ -1,0 +1,1 @@
+"""Proof of exactness on the loaded model, against the unmodified library and against the files."""

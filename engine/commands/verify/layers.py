@@ -1,0 +1,90 @@
+"""Each MoE layer's recorded calls through the library's experts function, one layer in memory at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from transformers.integrations.moe import grouped_mm_experts_forward
+
+from engine.backends.offloaded_model import OffloadedModel
+from engine.backends.transformers.stored_weights import WithheldModule
+from engine.commands.task_outcome import OnTaskProgress
+from engine.commands.verify.found import Found
+from engine.experts.layer import MoeLayer
+from offload.errors import WaitCancelled
+
+
+@dataclass(slots=True)
+class LayerCalls:
+    """What one MoE layer got and gave, call by call: (hidden, index, weights, out)."""
+
+    calls: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]] = field(default_factory=list)
+
+
+def layer_by_layer(
+    engine: OffloadedModel,
+    prompts: list[list[int]],
+    num_tok: int,
+    on_progress: OnTaskProgress,
+    is_cancelled: Callable[[], bool],
+) -> Found:
+    """Answers the shortest prompt and checks every call of every layer. Raises WaitCancelled."""
+    prompt = min(prompts, key=len)
+    checks = [LayerCalls() for _ in engine.layers]
+    with RecordingCalls(engine, checks):
+        engine.greedy_ids(prompt, min(num_tok, 8))
+    equal = calls = 0
+    for number, check in enumerate(checks):
+        on_progress("checking layers", number, len(checks))
+        if is_cancelled():
+            raise WaitCancelled("Stopped.")
+        right = _library_agrees(engine, engine.loaded.modules[number], check)
+        equal += sum(right)
+        calls += len(right)
+    report: dict[str, object] = {"layers": len(checks), "calls": calls, "calls_equal": equal}
+    line = f"{equal} of {calls} calls of {len(checks)} MoE layers equal the library's experts function bit for bit."
+    return equal == calls, report, ("Layer by layer, each MoE layer streamed whole:", line)
+
+
+class RecordingCalls:
+    """While active, every MoE layer's inputs and outputs are kept."""
+
+    def __init__(self, engine: OffloadedModel, checks: list[LayerCalls]) -> None:
+        self._engine, self._checks = engine, checks
+
+    def __enter__(self) -> None:
+        for number, layer in enumerate(self._engine.layers):
+            self._engine.loaded.modules[number].module.offload_layer = self._recorder(layer, self._checks[number])  # type: ignore[assignment]
+
+    def __exit__(self, *exc: object) -> None:
+        for number, layer in enumerate(self._engine.layers):
+            self._engine.loaded.modules[number].module.offload_layer = layer  # type: ignore[assignment]
+
+    @staticmethod
+    def _recorder(layer: MoeLayer, check: LayerCalls) -> Callable[..., torch.Tensor]:
+        def record(hidden: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+            out = layer(hidden, index, weights)
+            check.calls.append((hidden.clone(), index.clone(), weights.clone(), out.clone()))
+            return out
+
+        return record
+
+
+def _library_agrees(engine: OffloadedModel, withheld: WithheldModule, check: LayerCalls) -> list[bool]:
+    """Materialises one experts module, runs the library's function on the recorded inputs, takes the weights off
+    again."""
+    module, model = withheld.module, engine.loaded.model
+    try:
+        for name, parameter in withheld.parameters.items():
+            rows = [
+                parameter.convert([part.read() for part in parts], parts, model).to(parameter.dtype)
+                for _, parts in sorted(parameter.parts.items())
+            ]
+            module._parameters[name] = torch.nn.Parameter(torch.stack(rows), requires_grad=False)
+        with torch.inference_mode():
+            return [torch.equal(grouped_mm_experts_forward(module, *call[:3]), call[3]) for call in check.calls]
+    finally:
+        for name in withheld.parameters:
+            module._parameters[name] = None
