@@ -9,7 +9,7 @@ from engine.chat.prompt import Prepared, Written
 from engine.chat.thinking_marks import Section
 from engine.config import SamplingConfig
 from engine.events import Event, PrefillProgress, TextDelta
-from engine.telemetry.telemetry import TurnRecord
+from engine.telemetry.turn_record import TurnRecord
 
 
 class Turn:

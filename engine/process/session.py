@@ -35,7 +35,8 @@ from engine.events import (
 from engine.process.failures import failure_of
 from engine.sampling.sampler import Sampler, with_model_defaults
 from engine.telemetry.effective import describe_link, describe_ready
-from engine.telemetry.telemetry import Telemetry, TurnRecord
+from engine.telemetry.snapshots import Telemetry
+from engine.telemetry.turn_record import TurnRecord
 from offload.errors import ProfileError, WaitCancelled
 
 _PROGRESS_PERIOD_S = 0.1
