@@ -30,7 +30,10 @@ class LiveBytes(TorchDispatchMode):
         inner_bytes = 0
         if func is torch.ops.aten.scaled_dot_product_attention.default:
             query, key, value = args[:3]
-            inner_bytes = _attention_bytes(query, key, value, (kwargs or {}).get("enable_gqa", False))
+            inner_bytes = _attention_bytes(query, key, value)
+        for value in tree_leaves((args, kwargs)):
+            if isinstance(value, torch.Tensor):
+                self._known.add(value.untyped_storage()._cdata)  # a weight, or a cache: no new memory
         output = func(*args, **(kwargs or {}))
         for value in tree_leaves(output):
             if isinstance(value, torch.Tensor):
@@ -51,13 +54,15 @@ class LiveBytes(TorchDispatchMode):
         self._live_bytes -= num_bytes
 
 
-def _attention_bytes(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, has_groups: bool) -> int:
-    """Bytes held inside of one attention over query [1, heads, tokens, dim], key and value [1, heads, keys, dim]."""
+def _attention_bytes(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> int:
+    """Bytes held inside of one attention over query [1, heads, tokens, dim], key and value [1, heads, keys, dim].
+
+    Without a fused kernel: scores and their softmax, and query, keys and values in fp32, the first two scaled too.
+    """
     if query.shape[-1] == value.shape[-1]:
         return _FUSED_ATTENTION_BYTES
     num_heads, num_tok = query.shape[1], query.shape[2]
     num_keys = key.shape[2]
     scores = 2 * num_heads * num_tok * num_keys
-    widened = num_heads * (num_tok + num_keys) * query.shape[-1] + num_heads * num_keys * value.shape[-1]
-    copies = 2 if has_groups else 1
-    return 4 * (scores + copies * widened)
+    widened = num_heads * (2 * (num_tok + num_keys) * query.shape[-1] + num_keys * value.shape[-1])
+    return 4 * (scores + widened)

@@ -43,7 +43,7 @@ def main() -> None:
         budget_bytes = planned_bytes(engine, folder, options) + _SLACK_BYTES
         (group / "memory.limit_in_bytes").write_text(str(budget_bytes + own_bytes))
         engine.client.start()
-        options |= {"memory_bytes": budget_bytes, "residency": None, "compute_threads": None}
+        options |= {"memory_bytes": budget_bytes, "residency": None, "compute_threads": 1}
         ready = engine.load(folder, **options)
         answers = []
         for number, (num_words, num_tok) in enumerate(json.loads(sys.argv[4])):
