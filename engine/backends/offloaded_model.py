@@ -21,7 +21,8 @@ from engine.events import LoadProgress
 from engine.experts.assembly import ExpertPlant
 from engine.experts.router_tap import RouterTap
 from engine.experts.step_state import StepState
-from engine.lookahead.lookahead import FeedProbe, Lookahead, find_router
+from engine.lookahead.feeds import FeedProbe, find_router
+from engine.lookahead.lookahead import Lookahead
 from engine.plan import machine
 from engine.plan.budget import budget_for, with_measured_workspace
 from engine.plan.model_plan import ChunkNeeds
