@@ -57,7 +57,7 @@ def save_wide_checkpoint(folder: Path, shape: WideShape, seed: int = 0) -> Path:
         num_hidden_layers=shape.num_layers,
         num_attention_heads=8,
         num_key_value_heads=8 if shape.model_type == "deepseek_v3" else 2,
-        head_dim=64,
+        head_dim=32 if shape.model_type == "deepseek_v3" else 64,  # there: of the rotated part
         num_experts=shape.num_experts,
         n_routed_experts=shape.num_experts,
         num_experts_per_tok=shape.top_k,

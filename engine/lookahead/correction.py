@@ -1,4 +1,4 @@
-"""The mean error of a prediction of router scores: learned while decoding, and taken off."""
+"""The mean error of a prediction of router logits: learned while decoding, and taken off."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ _SLOWEST_RATE = 0.02
 
 
 class MeanErrorCorrection:
-    """The mean of (a layer's scores - those predicted for it from an earlier layer), per expert.
+    """The mean of (a layer's logits - those predicted for it from an earlier layer), per expert.
 
     The layers in between move the hidden state in much the same direction for every token, and the next router sees
-    that move as a constant. Ours; the paper ("MoE-CORE: Coordinated Expert Offload", section "Mechanism") takes the
+    that move as a constant: in its logits, which are linear in the hidden state; in a softmax of 64 and more experts it
+    is no constant, and taking it off gains nothing. Ours; the paper ("MoE-CORE: Coordinated Expert Offload", section "Mechanism") takes the
     prediction as it is. Used only while it finds at least as many of the experts as the plain prediction does.
     """
 
     def __init__(self, num_experts: int, best: Callable[[torch.Tensor], list[int]], stride: int = _STRIDE) -> None:
-        """`best`: the experts that scores [1, experts] choose. `stride`: once settled, each such step is learned
+        """`best`: the experts that logits [1, experts] choose. `stride`: once settled, each such step is learned
         from."""
         self._mean = torch.zeros(1, num_experts)
         self._best, self._stride = best, stride
@@ -35,10 +36,10 @@ class MeanErrorCorrection:
         """Whether predictions are corrected now."""
         return self._num_seen > 0 and self._corrected_hits >= self._plain_hits
 
-    def correct(self, scores: torch.Tensor) -> torch.Tensor:
-        """The prediction, corrected: float32 [1, experts] both. Keeps `scores` for `learn`."""
-        self._plain = scores
-        return scores + self._mean if self.is_used else scores
+    def correct(self, logits: torch.Tensor) -> torch.Tensor:
+        """The prediction, corrected: float32 [1, experts] both. Keeps `logits` for `learn`."""
+        self._plain = logits
+        return logits + self._mean if self.is_used else logits
 
     def count_step(self) -> bool:
         """Counts a step of the layer. True: call `learn` now with the outcome of the kept prediction. Forgets a
@@ -51,16 +52,16 @@ class MeanErrorCorrection:
         self._plain = None
         return False
 
-    def learn(self, scores: torch.Tensor) -> None:
-        """The layer's real scores, float32 [1, experts], for the prediction kept last, which is forgotten."""
+    def learn(self, logits: torch.Tensor) -> None:
+        """The layer's real logits, float32 [1, experts], for the prediction kept last, which is forgotten."""
         plain, self._plain = self._plain, None
         assert plain is not None, "something was predicted"
         self._num_seen += 1
         rate = max(1 / self._num_seen, _SLOWEST_RATE)
-        chosen = set(self._best(scores))
+        chosen = set(self._best(logits))
         self._plain_hits += rate * (self._hits(plain, chosen) - self._plain_hits)
         self._corrected_hits += rate * (self._hits(plain + self._mean, chosen) - self._corrected_hits)
-        self._mean.lerp_(scores - plain, rate)
+        self._mean.lerp_(logits - plain, rate)
 
-    def _hits(self, scores: torch.Tensor, chosen: set[int]) -> int:
-        return len(chosen.intersection(self._best(scores)))
+    def _hits(self, logits: torch.Tensor, chosen: set[int]) -> int:
+        return len(chosen.intersection(self._best(logits)))

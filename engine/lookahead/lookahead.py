@@ -99,7 +99,7 @@ class Lookahead:
     def _correction(self, layer: int, ahead: int, ranking: RouterRanking | None) -> MeanErrorCorrection | None:
         correction = self._corrections[ahead].get(layer)
         if correction is None and ranking is not None:
-            correction = MeanErrorCorrection(ranking.num_experts, ranking.best)
+            correction = MeanErrorCorrection(ranking.num_experts, ranking.best_of_logits)
             self._corrections[ahead][layer] = correction
         return correction
 
@@ -108,6 +108,6 @@ class Lookahead:
         due = [correction for correction in self._corrections[layer].values() if correction.count_step()]
         predictor, hidden = self.predictors[layer], self.inputs[layer]
         if due and predictor is not None and hidden is not None:
-            scores = predictor.scores(hidden)
+            logits = predictor.logits(hidden)
             for correction in due:
-                correction.learn(scores)
+                correction.learn(logits)

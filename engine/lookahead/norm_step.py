@@ -46,7 +46,7 @@ def short_norm(norm: nn.Module, sample: torch.Tensor) -> Callable[[torch.Tensor]
 def fold_norm(
     norm: nn.Module | None, ranking: RouterRanking, sample: torch.Tensor
 ) -> Callable[[torch.Tensor], torch.Tensor] | None:
-    """`ranking.scores(norm(hidden))` by a few operations on one row: half the time, and near enough for predictions
+    """`ranking.product(norm(hidden))` by a few operations on one row: half the time, and near enough for predictions
     (the norm's own rounding is left out). Holds no copy of a weight.
 
     hidden [..., hidden] of one token -> float32 [1, experts]. None where `norm` is no RMS norm on `sample`, its weight
@@ -58,7 +58,7 @@ def fold_norm(
     weight, eps = parts
     dim = weight.shape[0]
     token = sample.reshape(-1, sample.shape[-1])[-1:]
-    expected = ranking.scores(norm.forward(token))
+    expected = ranking.product(norm.forward(token))
 
     def plain(row: torch.Tensor) -> torch.Tensor:
         return row.mul(weight)
@@ -68,11 +68,11 @@ def fold_norm(
 
     for gain in (plain, from_one):
 
-        def scores(hidden: torch.Tensor, gain: Callable[[torch.Tensor], torch.Tensor] = gain) -> torch.Tensor:
+        def logits(hidden: torch.Tensor, gain: Callable[[torch.Tensor], torch.Tensor] = gain) -> torch.Tensor:
             row = hidden.view(-1).float()
             scale = (dim / (float(row.dot(row)) + eps * dim)) ** 0.5
-            return ranking.scores_of_logits(ranking.product(gain(row).view(1, -1), scale))
+            return ranking.product(gain(row).view(1, -1), scale)
 
-        if torch.allclose(scores(token), expected, rtol=0.05, atol=0.02):
-            return scores
+        if torch.allclose(logits(token), expected, rtol=0.05, atol=0.02):
+            return logits
     return None

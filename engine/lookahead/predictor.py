@@ -27,22 +27,22 @@ class Predictor:
     why_slow: str = ""
     """Why there is no short form."""
     folded: Callable[[torch.Tensor], torch.Tensor] | None = None
-    """The scores without the norm's own step, where that can be had."""
+    """The logits without the norm's own step, where that can be had."""
 
-    def scores(self, hidden: torch.Tensor) -> torch.Tensor:
-        """float32 [1, experts]; only with a short form."""
-        assert self.ranking is not None, "scores need the short form"
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Of the router, float32 [1, experts]; only with a short form."""
+        assert self.ranking is not None, "logits need the short form"
         if self.folded is not None:
             return self.folded(hidden)
-        return self.ranking.scores(self.normed(hidden).view(1, -1))
+        return self.ranking.product(self.normed(hidden).view(1, -1))
 
     def choose(self, hidden: torch.Tensor, correction: MeanErrorCorrection | None = None) -> list[int]:
         """The experts, most certain first."""
         if self.ranking is None:
             normed = self.normed(hidden)
             return _by_weight(*self.ask(normed.view(-1, normed.shape[-1]))[1:])
-        scores = self.scores(hidden)
-        return self.ranking.best(scores if correction is None else correction.correct(scores))
+        logits = self.logits(hidden)
+        return self.ranking.best_of_logits(logits if correction is None else correction.correct(logits))
 
 
 def build_predictor(feed: RouterFeed, sample: torch.Tensor) -> Predictor:

@@ -98,6 +98,10 @@ class RouterRanking:
         """`scores` [tokens, experts] with -inf for every expert whose group is not among the best."""
         return scores if self.groups is None else self.groups.masked(scores)
 
+    def best_of_logits(self, logits: torch.Tensor) -> list[int]:
+        """The experts chosen by one token's logits [1, experts], best first."""
+        return self.best(self.scores_of_logits(logits))
+
     def best(self, scores: torch.Tensor) -> list[int]:
         """The experts chosen by one token's scores [1, experts], best first."""
         experts: list[int] = self.eligible(scores).topk(self.top_k)[1][0].tolist()

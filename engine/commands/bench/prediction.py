@@ -41,7 +41,9 @@ class _Asked:
     def __init__(self, predictor: Predictor, top_k: int) -> None:
         ranking = predictor.ranking
         self._predictor = predictor
-        self._correction = MeanErrorCorrection(ranking.num_experts, ranking.best, stride=1) if ranking else None
+        self._correction = (
+            MeanErrorCorrection(ranking.num_experts, ranking.best_of_logits, stride=1) if ranking else None
+        )
         self.plain = Recall(top_k)
         self.corrected = Recall(top_k) if ranking else None
         """None where there are no scores to correct: the router itself is asked."""
@@ -52,11 +54,11 @@ class _Asked:
         if ranking is None or self._correction is None or self.corrected is None:
             self.plain.add(self._predictor.choose(hidden), truth.chosen)
             return
-        scores = self._predictor.scores(hidden) if normed is None else ranking.scores(normed.view(1, -1))
-        self.plain.add(ranking.best(scores), truth.chosen)
-        self.corrected.add(ranking.best(self._correction.correct(scores)), truth.chosen)
+        logits = self._predictor.logits(hidden) if normed is None else ranking.product(normed.view(1, -1))
+        self.plain.add(ranking.best_of_logits(logits), truth.chosen)
+        self.corrected.add(ranking.best_of_logits(self._correction.correct(logits)), truth.chosen)
         if self._correction.count_step():
-            self._correction.learn(self._predictor.scores(truth.hidden))
+            self._correction.learn(self._predictor.logits(truth.hidden))
 
 
 def bench_prediction(

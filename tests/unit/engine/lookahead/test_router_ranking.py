@@ -141,6 +141,6 @@ def test_a_norm_is_folded_whatever_its_weight_is_stored_as() -> None:
             folded = fold_norm(norm, ranking, torch.randn(1, HIDDEN))
             assert folded is not None
             for hidden in torch.randn(20, 1, HIDDEN):
-                torch.testing.assert_close(folded(hidden), ranking.scores(norm(hidden)))
+                torch.testing.assert_close(folded(hidden), ranking.product(norm(hidden)))
         assert fold_norm(nn.LayerNorm(HIDDEN), ranking, torch.randn(1, HIDDEN)) is None
         assert fold_norm(None, ranking, torch.randn(1, HIDDEN)) is None
