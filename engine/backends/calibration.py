@@ -1,4 +1,4 @@
-"""What is measured of a loaded model before it answers: how many threads compute, and what a decode step takes at least.
+"""What is measured of a loaded model before it answers: how many threads compute, and the least a decode step takes.
 
 Steps run with the products of real experts, on whatever bytes the first slots hold; nothing is asked of the cache.
 """

@@ -71,7 +71,7 @@ class OffloadedModel:
 
     def _prepare(self) -> None:
         """What outlives a change of policies: the KV cache, touched by a warm-up, and what the routers are fed with."""
-        loaded, config = self.loaded, self.config
+        loaded = self.loaded
         context_tok, chunk_tok = self.budget.context_tok, self.budget.chunk_tok
         kv = KvCache(loaded.model, context_tok, chunk_tok, loaded.uses_library_cache)
         self.decoder = Decoder(loaded.model, kv, self.state, context_tok, chunk_tok)

@@ -17,8 +17,8 @@ class MeanErrorCorrection:
     """The mean of (a layer's logits - those predicted for it from an earlier layer), per expert.
 
     The layers in between move the hidden state in much the same direction for every token, and the next router sees
-    that move as a constant in its logits, which are linear in the hidden state. (In a softmax over 64 and more experts it
-    is none, and taking it off gains nothing.) Ours; the paper ("MoE-CORE: Coordinated Expert Offload", section
+    that move as a constant in its logits, which are linear in the hidden state. (In a softmax over 64 and more experts
+    it is none, and taking it off gains nothing.) Ours; the paper ("MoE-CORE: Coordinated Expert Offload", section
     "Mechanism") takes the prediction as it is. Used only while it finds at least as many of the experts as the plain
     prediction does.
     """

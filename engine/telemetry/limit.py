@@ -1,8 +1,9 @@
 """How many times the physical limit an answer took: its TPOT over the least that this machine allows.
 
 The limit of a token is the larger of its compute and of the copies nobody could do without. Compute: the quickest steps
-seen at contexts as long as the answer's, those of the calibration at load among them (`ComputeFloor`). Copies: Belady's bound over one pool of the same bytes, from what was
-resident when decode began, at the best bandwidth the link has shown.
+seen at contexts as long as the answer's, those of the calibration at load among them (`ComputeFloor`). Copies: Belady's
+bound over one pool of the same bytes, from what was resident when decode began, at the best bandwidth the link has
+shown.
 """
 
 from __future__ import annotations

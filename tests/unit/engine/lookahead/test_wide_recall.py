@@ -7,14 +7,17 @@ from pathlib import Path
 import pytest
 
 from engine.backends.offloaded_model import OffloadedModel
+from engine.commands.bench import workload
 from engine.commands.bench.prediction import AFTER_ATTENTION, bench_prediction
 from engine.lookahead.forms import Way
+from engine.profiles.prompt_sets import shipped_domains
 from tests.unit.engine.commands.tiny_bench import config_of
 from tests.wide_checkpoint import WIDE_SHAPES, save_wide_checkpoint
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.long if n != "olmoe" else ()) for n in WIDE_SHAPES])
-def test_recall_by_layer_and_rank(name: str, tmp_path: Path) -> None:
+def test_recall_by_layer_and_rank(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workload, "shipped_domains", lambda: shipped_domains()[:3])
     shape = WIDE_SHAPES[name]._replace(num_layers=4)
     folder = save_wide_checkpoint(tmp_path / name, shape)
     engine = OffloadedModel(config_of(folder, residency=0.5), folder, lambda progress: None, lambda: False)
