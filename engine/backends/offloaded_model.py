@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from time import perf_counter
 
 import torch
 
+from engine.backends.calibration import Calibration
 from engine.backends.transformers.decoder import Decoder
 from engine.backends.transformers.experts_interface import ProbedLayer
 from engine.backends.transformers.inspection import inspect_model
@@ -21,11 +21,11 @@ from engine.events import LoadProgress
 from engine.experts.assembly import ExpertPlant
 from engine.experts.router_tap import RouterTap
 from engine.experts.step_state import StepState
-from engine.lookahead.lookahead import FeedProbe, Lookahead, find_router
+from engine.lookahead.feeds import FeedProbe, find_router
+from engine.lookahead.lookahead import Lookahead
 from engine.plan import machine
 from engine.plan.budget import budget_for, with_measured_workspace
 from engine.plan.model_plan import ChunkNeeds
-from engine.plan.threads import choose_threads
 from engine.profiles.tuned_eviction import tuned_eviction
 from engine.sampling.sampler import Sampler
 from offload.errors import OffloadError
@@ -64,18 +64,14 @@ class OffloadedModel:
             self._require_workspace(needs)
             on_progress(LoadProgress("expert slots", 0, self.budget.slot_bytes))
             self.rebuild(config, self.budget.slots_per_layer)
-            self.compute_floor_ms = self._measure_floor_ms()
-            """What a decode step takes at least, on a short context: the compute with every expert at hand."""
+            self._calibrate()
         except BaseException:
             self.close()
             raise
 
     def _prepare(self) -> None:
-        """What outlives a change of policies: the KV cache, touched by a warm-up, and what the routers are fed with.
-
-        Short forwards with experts that return zeros also find the number of threads.
-        """
-        loaded, config = self.loaded, self.config
+        """What outlives a change of policies: the KV cache, touched by a warm-up, and what the routers are fed with."""
+        loaded = self.loaded
         context_tok, chunk_tok = self.budget.context_tok, self.budget.chunk_tok
         kv = KvCache(loaded.model, context_tok, chunk_tok, loaded.uses_library_cache)
         self.decoder = Decoder(loaded.model, kv, self.state, context_tok, chunk_tok)
@@ -88,9 +84,6 @@ class OffloadedModel:
             self.lookahead = Lookahead(probe.feeds())
             self._warm_up(1)
             self.lookahead.prepare()
-            self.threads = choose_threads(config.compute_threads, lambda: self._warm_up(1))
-            for layout in loaded.formats:
-                layout.choose_kernel()
         layers = loaded.plan.geometry.layers
         self._taps = [
             RouterTap(router, ranking, layer, self.state)
@@ -139,19 +132,26 @@ class OffloadedModel:
         self.expert_compute_s = plant.expert_compute_s
         self.decoder.cache.reset()
 
-    def _measure_floor_ms(self) -> float:
-        """The quicker of two decode steps in which nothing is asked of the cache."""
-        self.state.is_calibrating = True
-        times = []
-        try:
-            with torch.inference_mode():
-                for _ in range(2):
-                    began_s = perf_counter()
-                    self._warm_up(1)
-                    times.append((perf_counter() - began_s) * 1000)
-        finally:
-            self.state.is_calibrating = False
-        return min(times)
+    def _calibrate(self) -> None:
+        """Finds the number of threads and, for that number, the quickest products and what a step takes at least."""
+        assert self._plant is not None, "rebuilt before"
+        loaded = self.loaded
+        calibration = Calibration(loaded.model, self.decoder.cache, self.state)
+        self.threads = calibration.choose_threads(
+            self.config.compute_threads, self._plant, loaded.plan.geometry, loaded.store
+        )
+        for layout in loaded.formats:
+            layout.choose_kernel()
+        self._plant.measure_expert_compute()
+        self.expert_compute_s = self._plant.expert_compute_s
+        self.compute_floors_ms = calibration.compute_floors(self.budget.context_tok)
+        """(tokens cached before it, milliseconds) of the quickest decode step, on a short context and at the longest:
+        the compute with every expert at hand."""
+
+    @property
+    def compute_floor_ms(self) -> float:
+        """What a decode step takes at least, on a short context."""
+        return self.compute_floors_ms[0][1]
 
     def _dismantle(self, plant: ExpertPlant) -> None:
         """Lets go of the old machinery before the new is built: its memory is not needed twice."""

@@ -57,7 +57,7 @@ class ExpertPlant:
         self.prefetching = Prefetching(self.cache, self.link, lookahead, prefetcher, geometry, always_predict)
         self.prefill = self._make_prefill(state)
         state.abandon_prefill = self.prefill.abandon
-        machinery = Machinery(
+        machinery = self._machinery = Machinery(
             cache=self.cache,
             pool=self.pool,
             prefill=self.prefill,
@@ -69,8 +69,13 @@ class ExpertPlant:
             layer = MoeLayer(number, shape, loaded.formats[number], taps[number], machinery)
             loaded.modules[number].module.offload_layer = layer  # type: ignore[assignment]
             self.layers.append(layer)
-        hidden_dim = int(loaded.model.config.get_text_config().hidden_size)
-        self.expert_compute_s = machinery.expert_compute_s = self.layers[0].measure_expert_compute_s(hidden_dim)
+        self.measure_expert_compute()
+
+    def measure_expert_compute(self) -> None:
+        """Measures what one expert's compute takes; again after the number of threads has changed."""
+        hidden_dim = int(self._loaded.model.config.get_text_config().hidden_size)
+        self.expert_compute_s = self.layers[0].measure_expert_compute_s(hidden_dim)
+        self._machinery.expert_compute_s = self.expert_compute_s
         self.prefetching.set_expert_compute_s(self.expert_compute_s)
 
     def _make_prefill(self, state: StepState) -> ExpertPrefill:

@@ -1,4 +1,4 @@
-"""What a router hands to `topk`: the scores it ranks by, seen from outside."""
+"""What a router hands to `topk`, recorded while the mode is active: the scores it ranks by."""
 
 from __future__ import annotations
 

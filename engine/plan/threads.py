@@ -1,8 +1,9 @@
-"""How many threads compute: found by trying, since a core that others use makes every barrier wait for it."""
+"""How many threads compute: found by trying decode steps while the link is busy, as it is when it matters."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from time import perf_counter
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ _WORTH_A_THREAD = 0.9
 
 
 class ThreadChoice(NamedTuple):
-    """The number chosen and the best milliseconds of a step each number took; empty when the user chose."""
+    """The number chosen and the median milliseconds of a step each number took; empty when the user chose."""
 
     num_threads: int
     trial_ms: tuple[tuple[int, float], ...]
@@ -27,15 +28,25 @@ class ThreadChoice(NamedTuple):
         return f"{self.num_threads} compute" + (f" (tried {tried} a step)" if tried else "")
 
 
-def choose_threads(asked: int | None, run_step: Callable[[], object]) -> ThreadChoice:
-    """Sets torch's thread count: `asked`, or the best of all cores, one less, and half. `run_step` is a decode step."""
+def choose_threads(
+    asked: int | None,
+    run_step: Callable[[], object],
+    link_load: Callable[[], AbstractContextManager[object]] = nullcontext,
+) -> ThreadChoice:
+    """Sets torch's thread count: `asked`, or the best of all cores, one less, and half.
+
+    `run_step` is a decode step with the products of its experts; `link_load()` keeps the link's threads busy while it
+    is entered. Both are used only where there is a choice. Raises what `run_step` raises; the count is set to the last
+    one tried then.
+    """
     cores = machine.num_cores()
     candidates = sorted({cores, max(cores - 1, 1), max(cores // 2, 1)})
     if asked is not None or len(candidates) == 1:
         number = asked or candidates[0]
         torch.set_num_threads(number)
         return ThreadChoice(number, ())
-    best = _trial(candidates, run_step)
+    with link_load():
+        best = _trial(candidates, run_step)
     chosen = candidates[0]
     for number in candidates[1:]:
         if best[number] < _WORTH_A_THREAD * best[chosen]:

@@ -8,6 +8,7 @@ from engine.backends.offloaded_model import OffloadedModel
 from engine.config import DEMO_MODEL, format_bytes
 from engine.demo.model import DEMO_LIMIT
 from engine.events import EngineReady
+from engine.lookahead.forms import describe_forms
 from engine.plan.budget import chunks_in_words, slots_in_words
 from offload.budget import BudgetPlan
 
@@ -40,7 +41,7 @@ def effective(engine: OffloadedModel, mode: str) -> tuple[tuple[str, str], ...]:
     depth = f", depth {config.prefetch_depth}" if config.prefetch != "none" else ""
     if engine.prefetching.is_adaptive:
         depth = ", depth by the overlap window"
-    predictable = f"{engine.num_predicted_layers} of {len(engine.layers) - 1} layers predictable"
+    predictable = describe_forms(engine.lookahead.forms()[1:])
     return (
         ("model", str(loaded.folder)),
         ("architecture", loaded.model_type),

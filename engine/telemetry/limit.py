@@ -1,8 +1,9 @@
 """How many times the physical limit an answer took: its TPOT over the least that this machine allows.
 
-The limit of a token is the larger of its compute and of the copies nobody could do without. Compute: the quickest step
-seen, that of the calibration at load among them. Copies: Belady's bound over one pool of the same bytes, from what was
-resident when decode began, at the best bandwidth the link has shown.
+The limit of a token is the larger of its compute and of the copies nobody could do without. Compute: the quickest steps
+seen at contexts as long as the answer's, those of the calibration at load among them (`ComputeFloor`). Copies: Belady's
+bound over one pool of the same bytes, from what was resident when decode began, at the best bandwidth the link has
+shown.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import statistics
 from collections.abc import Sequence
 
 from engine.backends.offloaded_model import OffloadedModel
+from engine.telemetry.compute_floor import ComputeFloor
 from offload.replay.belady import belady_pool_loads
 from offload.replay.trace_writer import TraceWriter
 
@@ -28,7 +30,8 @@ class LimitGauge:
         self._writer: TraceWriter | None = None
         self._initial: Sequence[Sequence[int]] = ()
         self._loads_per_tok: float | None = None
-        self._floor_ms = engine.compute_floor_ms
+        self._floor = ComputeFloor(engine.compute_floors_ms, engine.budget.context_tok)
+        self._first_past_tok = self._num_observed = 0
         self.times_the_limit: float | None = None
         """Of the last answer; None where it has no second token, or stand-ins took the place of copies."""
 
@@ -39,6 +42,7 @@ class LimitGauge:
     def begin(self) -> None:
         """Its decode begins."""
         self._initial = self._engine.cache.residents()
+        self._first_past_tok, self._num_observed = len(self._engine.decoder.cache.tokens), 0
         self._writer = self._engine.state.recorder = TraceWriter("", "", self._geometry, has_scores=False)
         self._writer.begin_prompt()
 
@@ -58,13 +62,13 @@ class LimitGauge:
         writer, self._writer = self._writer, None
         if writer is None:
             return
-        self._floor_ms = min((self._floor_ms, *tpot_ms))
+        self._observe(tpot_ms)
         num_tok = min(len(tpot_ms), writer.num_steps, self._max_tok)
         if not is_exact or num_tok < 1:
             return
         loads = belady_pool_loads(writer.trace(num_tok), self._engine.cache.slots_per_layer, self._initial)
         self._loads_per_tok = loads / num_tok
-        self.times_the_limit = statistics.fmean(tpot_ms[:num_tok]) / self._limit_ms(self._loads_per_tok)
+        self.times_the_limit = statistics.fmean(tpot_ms[:num_tok]) / self._limit_ms(self._loads_per_tok, num_tok)
 
     def estimate(self, tpot_ms: Sequence[float]) -> float | None:
         """While an answer is written: against its compute, and the copies of a token of the last measured answer.
@@ -73,11 +77,19 @@ class LimitGauge:
         """
         if not tpot_ms or self._loads_per_tok is None:
             return None
-        self._floor_ms = min(self._floor_ms, tpot_ms[-1])
-        return statistics.fmean(tpot_ms) / self._limit_ms(self._loads_per_tok)
+        self._observe(tpot_ms)
+        return statistics.fmean(tpot_ms) / self._limit_ms(self._loads_per_tok, len(tpot_ms))
 
-    def _limit_ms(self, loads_per_tok: float) -> float:
+    def _observe(self, tpot_ms: Sequence[float]) -> None:
+        """Lowers the floor by the steps not seen before; `tpot_ms` grows while an answer is written."""
+        first = self._num_observed if self._num_observed < len(tpot_ms) else 0
+        for number in range(first, len(tpot_ms)):
+            self._floor.observe(self._first_past_tok + number, tpot_ms[number])
+        self._num_observed = len(tpot_ms)
+
+    def _limit_ms(self, loads_per_tok: float, num_tok: int) -> float:
+        """Milliseconds a token, over the answer's first `num_tok` tokens after the one that prefill gave."""
         link = self._engine.link
         rate = link.emulated_bytes_per_s or link.best_bytes_per_s
         copies_ms = loads_per_tok * self._geometry.largest_expert_bytes / rate * 1000 if rate else 0.0
-        return max(self._floor_ms, copies_ms)
+        return max(self._floor.mean(self._first_past_tok, num_tok), copies_ms)

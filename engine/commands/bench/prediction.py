@@ -2,8 +2,8 @@
 
 Asked of layer l about layer l+d, by l+d's own router: the normed MoE input of l as it is; the residual after l's
 attention, through l+d's norm; the residual after l's MoE, through l+d's norm, which comes too late to hide a copy
-under l's experts. Each as it is, and with its mean error taken off (`ScoreShift`: learned as it goes, and judged before
-it learns).
+under l's experts. Each as it is, and with its mean error taken off (`MeanErrorCorrection`), which learns as it goes and
+is judged before it learns. What is used is also told by rank.
 """
 
 from __future__ import annotations
@@ -11,48 +11,54 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import torch
 
 from engine.backends.offloaded_model import OffloadedModel
+from engine.commands.bench.recall import Recall
 from engine.commands.bench.workload import Task, borrowed, make_tasks
 from engine.commands.task_outcome import OnTaskProgress, TaskOutcome
-from engine.lookahead.correction import ScoreShift
+from engine.lookahead.correction import MeanErrorCorrection
+from engine.lookahead.forms import describe_forms
+from engine.lookahead.predictor import Predictor
 
 NORMED, AFTER_ATTENTION, AFTER_MOE = "normed MoE input", "residual after attention", "residual after the MoE"
 _FARTHEST = 4
 
 
-@dataclass(slots=True)
-class _Tally:
-    """How many of the experts chosen were among the k predicted."""
+class Truth(NamedTuple):
+    """What a layer chose for a token, and the hidden state its own feeding norm got."""
 
-    found: int = 0
-    chosen: int = 0
-
-    def add(self, predicted: Sequence[int], chosen: Sequence[int]) -> None:
-        self.found += len(set(predicted).intersection(chosen))
-        self.chosen += len(chosen)
-
-    @property
-    def recall(self) -> float:
-        return self.found / max(self.chosen, 1)
+    chosen: Sequence[int]
+    hidden: torch.Tensor
 
 
 class _Asked:
     """One hidden state of one layer, asked about one layer ahead."""
 
-    def __init__(self, num_experts: int, top_k: int) -> None:
-        self.shift = ScoreShift(num_experts, top_k, stride=1)
-        self.plain, self.shifted = _Tally(), _Tally()
+    def __init__(self, predictor: Predictor, top_k: int) -> None:
+        ranking = predictor.ranking
+        self._predictor = predictor
+        self._correction = (
+            MeanErrorCorrection(ranking.num_experts, ranking.best_of_logits, stride=1) if ranking else None
+        )
+        self.plain = Recall(top_k)
+        self.corrected = Recall(top_k) if ranking else None
+        """None where there are no scores to correct: the router itself is asked."""
 
-    def judge(self, scores: torch.Tensor, truth: torch.Tensor, chosen: Sequence[int], top_k: int) -> None:
-        self.plain.add(scores.topk(top_k)[1][0].tolist(), chosen)
-        self.shifted.add(self.shift.apply(scores).topk(top_k)[1][0].tolist(), chosen)
-        if self.shift.take_due():
-            self.shift.learn(truth)
+    def judge(self, normed: torch.Tensor | None, hidden: torch.Tensor, truth: Truth) -> None:
+        """One token: predicted from `normed`, the router's input, where it is given, else from `hidden`."""
+        ranking = self._predictor.ranking
+        if ranking is None or self._correction is None or self.corrected is None:
+            self.plain.add(self._predictor.choose(hidden), truth.chosen)
+            return
+        logits = self._predictor.logits(hidden) if normed is None else ranking.product(normed.view(1, -1))
+        self.plain.add(ranking.best_of_logits(logits), truth.chosen)
+        self.corrected.add(ranking.best_of_logits(self._correction.correct(logits)), truth.chosen)
+        if self._correction.count_step():
+            self._correction.learn(self._predictor.logits(truth.hidden))
 
 
 def bench_prediction(
@@ -67,7 +73,7 @@ def bench_prediction(
             for number, task in enumerate(tasks):
                 on_progress("asking", number, len(tasks))
                 _ask(engine, task, outputs, asked)
-    return _outcome(asked, len(engine.layers), sum(len(task.answer) - 1 for task in tasks))
+    return _outcome(asked, engine, sum(len(task.answer) - 1 for task in tasks))
 
 
 @contextmanager
@@ -105,37 +111,40 @@ def _ask(
     for _ in engine.decoder.force(task.answer[:-1]):
         for layer in range(len(engine.layers)):
             for ahead in range(layer + 1, min(layer + 1 + _FARTHEST, len(engine.layers))):
-                for name, scores in _scores(engine, layer, ahead, outputs):
-                    shape = engine.layers[ahead].geometry
-                    state = asked.setdefault((name, ahead - layer, ahead), _Asked(shape.num_experts, shape.top_k))
-                    state.judge(scores, _truth(engine, ahead), engine.layers[ahead].last_experts, shape.top_k)
+                _ask_about(engine, layer, ahead, outputs, asked)
 
 
-def _scores(
-    engine: OffloadedModel, layer: int, ahead: int, outputs: dict[int, torch.Tensor]
-) -> Iterator[tuple[str, torch.Tensor]]:
+def _ask_about(
+    engine: OffloadedModel,
+    layer: int,
+    ahead: int,
+    outputs: dict[int, torch.Tensor],
+    asked: dict[tuple[str, int, int], _Asked],
+) -> None:
     lookahead = engine.lookahead
-    own, far, hidden = lookahead.predictors[layer], lookahead.predictors[ahead], lookahead.inputs[layer]
-    if own is None or far is None or far.ranking is None or hidden is None:
+    own, far = lookahead.predictors[layer], lookahead.predictors[ahead]
+    hidden, far_hidden = lookahead.inputs[layer], lookahead.inputs[ahead]
+    if own is None or far is None or hidden is None or far_hidden is None:
         return
-    yield NORMED, far.ranking.scores(own.normed(hidden).view(1, -1))
-    yield AFTER_ATTENTION, far.scores(hidden)
+    truth = Truth(engine.layers[ahead].last_experts, far_hidden)
+    sources: list[tuple[str, torch.Tensor | None, torch.Tensor]] = [(AFTER_ATTENTION, None, hidden)]
+    if far.ranking is not None:
+        sources.append((NORMED, own.normed(hidden), hidden))
     if outputs[layer].numel() == hidden.numel():
-        yield AFTER_MOE, far.scores(outputs[layer])
+        sources.append((AFTER_MOE, None, outputs[layer]))
+    for name, normed, state in sources:
+        key = name, ahead - layer, ahead
+        if key not in asked:
+            asked[key] = _Asked(far, engine.layers[ahead].geometry.top_k)
+        asked[key].judge(normed, state, truth)
 
 
-def _truth(engine: OffloadedModel, layer: int) -> torch.Tensor:
-    predictor, hidden = engine.lookahead.predictors[layer], engine.lookahead.inputs[layer]
-    assert predictor is not None, "it was asked about"
-    assert hidden is not None, "it was asked about"
-    return predictor.scores(hidden)
-
-
-def _outcome(asked: dict[tuple[str, int, int], _Asked], num_layers: int, num_tok: int) -> TaskOutcome:
-    report: dict[str, object] = {"num_tok": num_tok}
+def _outcome(asked: dict[tuple[str, int, int], _Asked], engine: OffloadedModel, num_tok: int) -> TaskOutcome:
+    report: dict[str, object] = {"num_tok": num_tok, "forms": describe_forms(engine.lookahead.forms()[1:])}
     lines = [
         f"recall@k of what a later layer's router chooses, over {num_tok} written tokens, and its worst layer",
-        f"  {'asked of layer l':<28}{'about':<8}{'plain':>8}{'worst':>16}{'shifted':>10}{'worst':>16}",
+        f"  {report['forms']}",
+        f"  {'asked of layer l':<28}{'about':<8}{'plain':>8}{'worst':>18}{'corrected':>11}{'worst':>18}",
     ]
     for name in (NORMED, AFTER_ATTENTION, AFTER_MOE):
         for distance in range(1, _FARTHEST + 1):
@@ -143,24 +152,48 @@ def _outcome(asked: dict[tuple[str, int, int], _Asked], num_layers: int, num_tok
             if states:
                 report[f"{name}, l+{distance}"] = _as_dict(states)
                 lines.append(_line(name, distance, states))
+    near = {ahead: state for (kind, far, ahead), state in asked.items() if (kind, far) == (AFTER_ATTENTION, 1)}
+    lines.extend(_by_rank(near))
     if not asked:
-        lines.append(f"  no router of the {num_layers} layers can be asked out of its place")
+        lines.append(f"  no router of the {len(engine.layers)} layers can be asked out of its place")
     return TaskOutcome(bool(asked), report, tuple(lines))
 
 
 def _as_dict(states: dict[int, _Asked]) -> dict[str, object]:
     return {
-        "plain": {layer: state.plain.recall for layer, state in sorted(states.items())},
-        "shifted": {layer: state.shifted.recall for layer, state in sorted(states.items())},
+        "plain": {layer: state.plain.rates for layer, state in sorted(states.items())},
+        "corrected": {
+            layer: state.corrected.rates for layer, state in sorted(states.items()) if state.corrected is not None
+        },
     }
 
 
 def _line(name: str, distance: int, states: dict[int, _Asked]) -> str:
     text = f"  {name:<28}{'l+' + str(distance):<8}"
-    for recalls in (
-        {layer: state.plain.recall for layer, state in states.items()},
-        {layer: state.shifted.recall for layer, state in states.items()},
-    ):
+    plain = {layer: state.plain.at_k for layer, state in states.items()}
+    corrected = {layer: state.corrected.at_k for layer, state in states.items() if state.corrected is not None}
+    for recalls, width in ((plain, 8), (corrected, 11)):
+        if not recalls:
+            text += f"{'-':>{width}}{'':>18}"
+            continue
         worst = min(recalls, key=lambda layer: recalls[layer])
-        text += f"{statistics.fmean(recalls.values()):8.1%}{f'{recalls[worst]:.1%} (layer {worst})':>18}"
+        text += f"{statistics.fmean(recalls.values()):{width}.1%}{f'{recalls[worst]:.1%} (layer {worst})':>18}"
     return text
+
+
+def _by_rank(states: dict[int, _Asked]) -> Iterator[str]:
+    """What is used: the residual after attention, one layer ahead."""
+    if not states:
+        return
+    ranks = sorted({rank for state in states.values() for rank in state.plain.rates})
+    heads = "".join(f"{f'first {rank}':>16}" for rank in ranks)
+    yield f"share of the first predicted that were chosen, {AFTER_ATTENTION}, l+1, plain / corrected"
+    yield f"  {'layer':<8}{heads}"
+    for layer, state in sorted(states.items()):
+        corrected = state.corrected.rates if state.corrected is not None else {}
+        cells = ((state.plain.rates.get(rank), corrected.get(rank)) for rank in ranks)
+        yield f"  {layer:<8}" + "".join(f"{f'{_percent(plain)} / {_percent(better)}':>16}" for plain, better in cells)
+
+
+def _percent(rate: float | None) -> str:
+    return "-" if rate is None else f"{rate:.1%}"

@@ -109,8 +109,10 @@ def test_recall_is_told_for_every_hidden_state_and_distance(tmp_path: Path) -> N
         assert {f"{name}, l+{far}" for name in names for far in (1, 2)} < set(outcome.report)
         near = outcome.report["residual after attention, l+1"]
         assert isinstance(near, dict)
-        assert set(near["plain"]) == set(near["shifted"]) == {1, 2}
-        assert all(0 <= recall <= 1 for recall in (*near["plain"].values(), *near["shifted"].values()))
+        assert set(near["plain"]) == set(near["corrected"]) == {1, 2}
+        for rates in (*near["plain"].values(), *near["corrected"].values()):
+            assert set(rates) == {1, 2}, "by rank, up to k"
+            assert all(0 <= rate <= 1 for rate in rates.values())
         with pytest.raises(WaitCancelled):
             bench_prediction(engine, True, ignore, lambda: True)
         assert engine.cache.slots_per_layer == engine.budget.slots_per_layer

@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from engine.backends.offloaded_model import OffloadedModel
-from engine.lookahead.correction import ScoreShift
 from engine.lookahead.lookahead import Lookahead
 from tests.architectures.tiny import SUPPORTED, TOP_K
 from tests.unit.engine.commands.tiny_bench import TinyBench, config_of, words
@@ -109,35 +108,9 @@ def test_nothing_is_prefetched_where_all_is_resident(tiny_folder: TinyFolder) ->
         assert bench.engine.cache.total_counters().prefetch_issued == 0
 
 
-def test_a_constant_error_of_the_prediction_is_learned_and_taken_off() -> None:
-    shift, generator = ScoreShift(8, 2), torch.Generator().manual_seed(5)
-    error = torch.tensor([[3.0, -2.0, 0.0, 0.0, 1.0, -1.0, 2.5, 0.0]])
-    found = 0
-    for _ in range(200):
-        truth = torch.randn(1, 8, generator=generator)
-        predicted = shift.apply(truth - error)
-        found += set(predicted.topk(2)[1][0].tolist()) == set(truth.topk(2)[1][0].tolist())
-        if shift.take_due():
-            shift.learn(truth)
-    assert shift.is_used
-    assert found >= 180
-
-
-def test_a_shift_that_finds_less_is_not_used() -> None:
-    shift = ScoreShift(4, 1)
-    for step in range(64):
-        big = torch.full((1, 4), 0.0)
-        big[0, step % 2] = 1.0  # the prediction is right; the error swings, and is largest where it does harm
-        shift.apply(big)
-        if shift.take_due():
-            shift.learn(big * 3 + torch.tensor([[0.0, 0.0, 1.9, 0.0]]))
-    assert not shift.is_used
-    assert torch.equal(shift.apply(big), big)
-
-
 def test_what_is_predicted_two_layers_ahead_is_learned_apart(tiny_folder: TinyFolder) -> None:
     with TinyBench(tiny_folder("qwen3_moe"), prefetch="layers-ahead", prefetch_depth=2) as bench:
         bench.ask(words(3, 5), max_new_tok=20)
-        shifts = lookahead_of(bench.engine)._shifts
-        assert [sorted(layers) for layers in shifts[:3]] == [[], [0], [0, 1]]
+        corrections = lookahead_of(bench.engine)._corrections
+        assert [sorted(layers) for layers in corrections[:3]] == [[], [0], [0, 1]]
         assert bench.engine.cache.total_counters().prefetch_issued > 0

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from engine.telemetry.compute_floor import ComputeFloor
 from engine.telemetry.limit import LimitGauge
 from offload.replay.belady import belady_pool_loads
 from offload.replay.trace_writer import TraceWriter
@@ -48,7 +49,7 @@ def test_a_slow_link_is_the_limit_and_a_fast_one_is_not(gauge: LimitGauge) -> No
         gauge.measure([500.0] * 8, is_exact=True)
         copies_ms = loads / 8 * max(at.expert_bytes for at in engine.loaded.plan.geometry.layers) / rate * 1000
         assert loads > 0
-        expected = 500.0 / (copies_ms if limit == "copies" else engine.compute_floor_ms)
+        expected = 500.0 / (copies_ms if limit == "copies" else gauge._floor.mean(7, 8))
         assert gauge.times_the_limit == pytest.approx(expected)
         assert gauge.estimate([500.0]) == pytest.approx(expected)
 
@@ -116,3 +117,19 @@ def test_calibrating_asks_nothing_of_the_cache(tiny_folder: TinyFolder) -> None:
         assert engine.decoder.cache.tokens == []
     finally:
         engine.close()
+
+
+def test_a_long_context_is_compared_with_the_floor_of_a_long_context(gauge: LimitGauge) -> None:
+    engine = gauge._engine
+    engine.link.emulated_bytes_per_s = 1e15
+    gauge._floor = ComputeFloor(((0, 10.0), (200, 210.0)), 256)
+    figures = []
+    for prompt_tok in (7, 130):
+        engine.decoder.cache.reset()
+        engine.decoder.prefill(prompt_of(prompt_tok), lambda done_tok: None)
+        gauge.begin()
+        for _ in engine.decoder.force([3] * 4):
+            pass
+        gauge.measure([420.0] * 4, is_exact=True)
+        figures.append(gauge.times_the_limit)
+    assert figures == [pytest.approx(42.0), pytest.approx(420 / 138)]

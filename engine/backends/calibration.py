@@ -1,0 +1,90 @@
+"""What is measured of a loaded model before it answers: how many threads compute, and the least a decode step takes.
+
+Steps run with the products of real experts, on whatever bytes the first slots hold; nothing is asked of the cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from engine.backends.transformers.kv_cache import KvCache
+from engine.experts.assembly import ExpertPlant
+from engine.experts.step_state import StepState
+from engine.plan.link_load import LinkLoad
+from engine.plan.threads import ThreadChoice, choose_threads
+from offload.errors import WaitCancelled
+from offload.geometry import Geometry
+
+_FLOOR_STEPS = 2
+
+
+class Calibration:
+    """Runs decode steps on an empty KV cache, or on one that is assumed to hold tokens. Leaves the cache empty."""
+
+    def __init__(self, model: Any, kv: KvCache, state: StepState) -> None:
+        self._model, self._kv, self._state = model, kv, state
+
+    def choose_threads(self, asked: int | None, plant: ExpertPlant, geometry: Geometry, source: Any) -> ThreadChoice:
+        """As `engine.plan.threads.choose_threads`. Reads experts into the last slots of `plant`, which must be empty.
+        Raises WaitCancelled."""
+        link = plant.link
+        layers = [number % geometry.num_layers for number in range(link.num_threads)]
+        taken: dict[int, int] = {}
+        destinations = []
+        for layer in layers:
+            slots = plant.pool.slots_of(layer)
+            taken[layer] = taken.get(layer, 0) + 1
+            if taken[layer] <= len(slots):
+                destinations.append((layer, plant.pool.memory(slots[-taken[layer]])))
+        num_experts = [layer.num_experts for layer in geometry.layers]
+        with self._calibrating():
+            return choose_threads(
+                asked,
+                lambda: self._step(0),
+                lambda: LinkLoad(source, num_experts, destinations, link.emulated_bytes_per_s),
+            )
+
+    def compute_floors(self, context_tok: int) -> tuple[tuple[int, float], ...]:
+        """(tokens cached before the step, milliseconds of the quicker of two steps): on an empty cache and, where the
+        cache's layers are our own, at the end of the longest context. Raises WaitCancelled."""
+        with self._calibrating():
+            floors = [self._floor(0)]
+            if context_tok > 1:
+                longest = self._floor(context_tok - 1)
+                if longest[0] > 0:
+                    floors.append(longest)
+        return tuple(floors)
+
+    def _floor(self, past_tok: int) -> tuple[int, float]:
+        times = []
+        for _ in range(_FLOOR_STEPS):
+            assumed_tok, step_s = self._step(past_tok)
+            times.append(step_s * 1000)
+        return assumed_tok, min(times)
+
+    def _step(self, past_tok: int) -> tuple[int, float]:
+        """(tokens the cache was assumed to hold, seconds of the step)."""
+        if self._state.is_cancelled():
+            raise WaitCancelled("Stopped.")
+        assumed_tok = self._kv.assume_length(past_tok) if past_tok else 0
+        try:
+            began_s = perf_counter()
+            ids = torch.zeros(1, 1, dtype=torch.long)
+            self._model(input_ids=ids, cache=self._kv.cache, use_cache=True, logits_to_keep=1)
+            return assumed_tok, perf_counter() - began_s
+        finally:
+            self._kv.reset()
+
+    @contextmanager
+    def _calibrating(self) -> Iterator[None]:
+        self._state.is_calibrating = True
+        try:
+            with torch.inference_mode():
+                yield
+        finally:
+            self._state.is_calibrating = False
