@@ -14,6 +14,7 @@ from engine.events import (
     LABEL_APPROX,
     LABEL_APPROX_CONTEXT,
     LABEL_EXACT,
+    LABEL_NO_TOKENS,
     LinkUse,
     MemoryUse,
     Snapshot,
@@ -195,6 +196,8 @@ class TurnRecord:
         label = LABEL_APPROX_CONTEXT if self._is_on_approximate_context else LABEL_EXACT
         if counters.substituted:
             label = LABEL_APPROX
+        if not self.new_tok:
+            label = LABEL_NO_TOKENS
         return TurnStats(
             prompt_tok=self._prompt_tok,
             reused_tok=self.reused_tok,
