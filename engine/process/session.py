@@ -11,12 +11,14 @@ import torch
 
 from engine.api import Submit
 from engine.backends.offloaded_model import OffloadedModel
-from engine.chat.conversation import common_prefix, end_tokens
+from engine.chat.end_tokens import end_tokens
+from engine.chat.fitting import common_prefix
 from engine.chat.prompt import ChatPrompts
 from engine.chat.turn import Turn
 from engine.checkpoint.model_source import resolve_model
 from engine.commands.domain_profiles import DomainProfiles
 from engine.config import EngineConfig
+from engine.errors import MoeChatError
 from engine.events import (
     CANCELLED,
     CONTEXT_FULL,
@@ -33,7 +35,8 @@ from engine.events import (
     TurnEnded,
 )
 from engine.process.failures import failure_of
-from engine.sampling.sampler import Sampler, with_model_defaults
+from engine.sampling.defaults import with_model_defaults
+from engine.sampling.sampler import Sampler
 from engine.telemetry.effective import describe_link, describe_ready
 from engine.telemetry.snapshots import Telemetry
 from engine.telemetry.turn_record import TurnRecord
@@ -74,8 +77,11 @@ class Session:
         self.telemetry.mode = self.mode
         self.engine.set_mode(self.mode)
         loaded, domain = self.engine.loaded, self.engine.config.domain
-        self._end_tokens = end_tokens(loaded.tokenizer, loaded.generation_config, loaded.model.config)
-        self._prompts = ChatPrompts(loaded.tokenizer, self.engine.budget.context_tok)
+        vocabulary_tok = int(loaded.model.config.get_text_config().vocab_size)
+        self._prompts = ChatPrompts(
+            loaded.tokenizer, self.engine.budget.context_tok, self._is_cancelled, vocabulary_tok
+        )
+        self._end_tokens = end_tokens(loaded.tokenizer, loaded.defaults, loaded.model.config, self._prompts.template)
         self._prefilling: Turn | None = None
         self.profiles = DomainProfiles(self.engine)
         if domain is not None:
@@ -140,6 +146,8 @@ class Session:
         except WaitCancelled:
             reason = CANCELLED
         except Exception as error:
+            if isinstance(error, MoeChatError):  # of the model's numbers, and the KV cache was computed with them
+                self.engine.decoder.cache.reset()
             if not turn.record.new_tok:
                 raise
             traceback.print_exc()
@@ -148,7 +156,7 @@ class Session:
             self._prefilling = None
             self.telemetry.end_turn()
             self._show("idle")
-        turn.say(self._emit, turn.stream.finish())
+        turn.emit_text(self._emit, turn.stream.finish(goes_on=reason != STOP))
         self.telemetry.measure_limit()
         self.publish()
         self._prompts.remember(turn.written())
@@ -157,7 +165,7 @@ class Session:
     def _begin(self, request: Submit) -> Turn:
         started_s = perf_counter()
         kv = self.engine.decoder.cache
-        sampling = with_model_defaults(request.sampling, self.engine.loaded.generation_config)
+        sampling = with_model_defaults(request.sampling, self.engine.loaded.defaults)
         prepared = self._prompts.prepare(request, sampling)
         prompt = prepared.tokens
         known_tok = common_prefix(kv.tokens, prompt)
@@ -191,7 +199,7 @@ class Session:
             turn.record.token()
             if token in self._end_tokens:
                 return STOP
-            turn.take(self._emit, token)
+            turn.take_token(self._emit, token)
             if turn.stream.is_stopped:
                 return STOP
             self._between_tokens(turn)
