@@ -15,7 +15,16 @@ from app.pace import Pace
 from app.profile_book import ProfileBook
 from engine.api import Cancel, Command, Load, SetMode
 from engine.config import APPROX, EXACT, EngineConfig
-from engine.events import EngineReady, Event, Failed, LoadProgress, ModeChanged, PrefillProgress, Snapshot
+from engine.events import (
+    UNLOADED,
+    EngineReady,
+    Event,
+    Failed,
+    LoadProgress,
+    ModeChanged,
+    PrefillProgress,
+    Snapshot,
+)
 
 
 class EngineLink(Protocol):
@@ -192,7 +201,9 @@ class EngineBridge:
 
     def _note(self, event: Event) -> bool:
         """Take in an event; False: it is no news."""
-        is_load_end = isinstance(event, EngineReady) or (isinstance(event, Failed) and event.request_id is None)
+        is_load_end = isinstance(event, EngineReady) or (
+            isinstance(event, Failed) and event.request_id is None and event.kind != UNLOADED
+        )
         if is_load_end and self.is_loading:
             self._num_loads -= 1
             is_fatal = isinstance(event, Failed) and event.is_fatal
@@ -231,5 +242,5 @@ class EngineBridge:
         if failure.is_fatal:
             self.state, self._num_loads = EngineState.DEAD, 0
             self.profiles.forget()
-        elif not self.is_ready:
-            self.state = EngineState.LOAD_FAILED
+        elif failure.kind == UNLOADED or not self.is_ready:
+            self.state, self.ready = EngineState.LOAD_FAILED, None

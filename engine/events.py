@@ -14,6 +14,9 @@ a miss."""
 STOP, LENGTH, CANCELLED, CONTEXT_FULL, ERROR = "stop", "length", "cancelled", "context_full", "error"
 """Why a turn ended."""
 
+UNLOADED = "unloaded"
+"""`Failed.kind`: the engine goes on without a model."""
+
 LABEL_EXACT, LABEL_APPROX, LABEL_APPROX_CONTEXT = "exact", "approximate", "exact on approximate context"
 """What an answer is: no substitution anywhere; some; none, but on a KV cache written with some."""
 
@@ -202,11 +205,21 @@ class Failed:
     is_fatal: bool
     """The engine cannot go on; it must be started anew."""
     kind: str = ""
-    """What a program can act on: "context_full" when the conversation does not fit; else empty."""
+    """What a program can act on: "context_full" when the conversation does not fit; "unloaded" when the model that was
+    loaded is not loaded any more; else empty."""
     prompt_tok: int = 0
     """With "context_full": tokens of the conversation."""
     context_tok: int = 0
     """With "context_full": tokens the context holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something the user should know, outside of any request. Nothing failed."""
+
+    message: str
+    hint: str = ""
+    """What to do about it."""
 
 
 Event = (
@@ -220,6 +233,7 @@ Event = (
     | TaskEnded
     | Profiles
     | DomainSet
+    | Notice
     | Failed
 )
 

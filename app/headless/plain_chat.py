@@ -11,7 +11,7 @@ from dataclasses import replace
 from app.crash_log import describe
 from app.domains import domain_named
 from app.headless.answer import HeadlessAnswers
-from app.headless.engine_run import EXIT_OK, EngineFailure, Interrupt, counted_as_running, running_engine
+from app.headless.engine_run import EXIT_OK, EngineFailure, counted_as_running, running_engine
 from app.headless.plain_commands import PlainChat, run_command
 from app.headless.screen import HeadlessScreen
 from app.keeping.recorder import Recorder
@@ -32,12 +32,10 @@ def run(arguments: argparse.Namespace) -> int:
     domain = domain_named(settings.text("chat.domain"))
     config = replace(settings.engine_config(), domain=domain.name)
     store = ChatStore(AppPaths.from_environment().chats_db)
-    interrupt = Interrupt()
     with contextlib.ExitStack() as held:
         held.enter_context(counted_as_running(screen))
         recorder = held.enter_context(contextlib.closing(Recorder(store, screen.note)))
-        with interrupt.installed():
-            link, ready = held.enter_context(running_engine(config, screen, interrupt))
+        link, ready = held.enter_context(running_engine(config, screen))
         answers = HeadlessAnswers(link, ready, screen, config.mode)
         chat = PlainChat(store, recorder, screen, settings, answers, domain)
         screen.note(f"{ready.model_name} is ready; the domain is {domain.title}. {_HOW_TO}")

@@ -32,7 +32,7 @@ from engine.api import (
     Verify,
 )
 from engine.errors import ConfigError
-from engine.events import Failed, LoadProgress, ModeChanged, TaskEnded, TaskProgress
+from engine.events import UNLOADED, Failed, LoadProgress, ModeChanged, TaskEnded, TaskProgress
 from engine.process.failures import failure_of
 
 if TYPE_CHECKING:
@@ -64,8 +64,7 @@ class Worker:
             if isinstance(command, Close):
                 break
             self._handle(command)
-        if self._session is not None:
-            self._session.close()
+        self._unload()
         self._inbox.close()
 
     def _import(self) -> None:
@@ -91,13 +90,12 @@ class Worker:
             self._outbox.put(failure_of(request_id, error, is_fatal=False))
         finally:
             self._inbox.end()
-            sys.stdout.flush()
 
     def _dispatch(self, command: Command) -> None:
         if isinstance(command, Load):
             self._load(command)
         elif isinstance(command, SetMode):
-            self._set_mode(command.mode)
+            self._set_mode(self._inbox.mode_after(command.mode))
         elif isinstance(command, Submit):
             self._loaded().answer(command)
         elif isinstance(command, SetDomain):
@@ -105,25 +103,38 @@ class Worker:
         elif isinstance(command, _Task):
             outcome = self._run_task(command)
             self._outbox.put(TaskEnded(command.request_id, outcome.is_ok, outcome.report, outcome.lines))
-            if isinstance(command, (BuildProfile, DeleteProfile)):
-                self._loaded().tell_profiles()
+            if isinstance(command, (BuildProfile, DeleteProfile)) and self._session is not None:
+                self._session.tell_profiles()
 
     def _load(self, command: Load) -> None:
+        """Replaces the session. Where that fails there is none."""
         from engine.process.session import Session
 
-        if self._session is not None:
-            session, self._session = self._session, None
-            session.close()
-            del session
+        self._unload()
         _give_memory_back()
         inbox, outbox, config = self._inbox, self._outbox, command.config
         self._session = Session(
-            config, outbox.put, outbox.publish, inbox.is_cancelled, lambda: inbox.wanted_mode or config.mode
+            config, outbox.put, outbox.publish, inbox.is_cancelled, lambda: inbox.mode_after(config.mode)
         )
-        self._set_mode(inbox.wanted_mode or config.mode)
-        self._session.publish()
-        outbox.put(self._session.ready())
+        try:
+            self._set_mode(inbox.mode_after(config.mode))
+            self._session.publish()
+            ready = self._session.ready()
+        except BaseException:
+            self._unload()
+            raise
+        outbox.put(ready)
         self._session.tell_profiles()
+
+    def _unload(self) -> None:
+        """Closes the session, if there is one. A session that cannot be closed is let go of all the same."""
+        session, self._session = self._session, None
+        if session is None:
+            return
+        try:
+            session.close()
+        except Exception:  # noqa: BLE001 - what is broken must not keep the next model from loading
+            traceback.print_exc()
 
     def _set_mode(self, mode: str) -> None:
         """A change outside an answer; inside one the session has seen it already."""
@@ -148,7 +159,21 @@ class Worker:
         try:
             return self._run_on(session, command, progress)
         finally:
-            session.end_task(is_rebuilt=isinstance(command, Bench) and not isinstance(command, BenchOverhead))
+            self._end_task(session, command)
+
+    def _end_task(self, session: Session, command: _Task) -> None:
+        """The session goes on after a task, or there is none any more: a task that rebuilds the experts may fail half
+        way. Raises nothing."""
+        is_rebuilt = isinstance(command, Bench) and not isinstance(command, BenchOverhead)
+        try:
+            if session.engine.is_whole:
+                session.end_task(is_rebuilt)
+                return
+        except Exception:  # noqa: BLE001 - told below
+            traceback.print_exc()
+        self._unload()
+        message = "The model could not be put back as it was after the task, and is not loaded any more."
+        self._outbox.put(Failed(None, "No model is loaded", message, "Load it again.", is_fatal=False, kind=UNLOADED))
 
     def _run_unloaded(self, command: _Unloaded, progress: OnTaskProgress) -> TaskOutcome:
         is_cancelled = self._inbox.is_cancelled

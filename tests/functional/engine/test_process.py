@@ -23,6 +23,7 @@ from engine.errors import EngineDiedError
 from engine.events import (
     CANCELLED,
     LENGTH,
+    EngineReady,
     Failed,
     LoadProgress,
     ModeChanged,
@@ -257,16 +258,25 @@ def has_come_to_rest(process: psutil.Process) -> bool:
 
 
 def test_what_was_asked_for_before_loading(new_engine: NewEngine, tiny: Path) -> None:
-    """While torch is still being imported a load only waits: it is cancelled all the same, and the mode is kept."""
+    """While torch is still being imported a load only waits: it is cancelled all the same."""
     engine = new_engine()
-    engine.client.send(SetMode(APPROX))
     engine.client.send(Load(config_of(tiny)))
     engine.client.send(Cancel())
     failed = engine.until(Failed)
     assert (failed.request_id, failed.title, failed.is_fatal) == (None, "Stopped", False)
-    ready = engine.load(tiny)
-    assert dict(ready.effective)["mode"].startswith(APPROX)
-    assert engine.until_snapshot(lambda snapshot: snapshot.phase == "idle").mode == APPROX
+    check_that_a_load_has_its_own_mode(engine, tiny)
+
+
+def check_that_a_load_has_its_own_mode(engine: RunningEngine, tiny: Path) -> None:
+    """It wins over what was set before it was sent; what is set after that wins over it."""
+    for mode, then in ((EXACT, APPROX), (APPROX, EXACT)):
+        engine.client.send(SetMode(then))
+        ready = engine.load(tiny, mode=mode)
+        assert dict(ready.effective)["mode"].startswith(mode)
+        assert engine.until_snapshot(lambda snapshot: snapshot.phase == "idle").mode == mode
+        engine.client.send(Load(config_of(tiny, mode=mode)))
+        engine.client.send(SetMode(then))
+        assert dict(engine.until(EngineReady).effective)["mode"].startswith(then)
 
 
 def test_loading_again(new_engine: NewEngine, tiny: Path, tmp_path: Path, demo_folder: Path) -> None:

@@ -1,0 +1,85 @@
+"""What each process of the engine's does first: end with its parent, and never fail because of its log.
+
+Imports nothing of the engine's, and neither torch nor transformers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import io
+import os
+import signal
+import stat
+import sys
+
+_PR_SET_PDEATHSIG = 1
+
+
+def end_with_parent(parent_pid: int) -> None:
+    """Has the system kill this process when its parent ends; ends it at once if the parent is gone already.
+
+    Linux only. Elsewhere a process notices the end of its parent by the end of the connection to it.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent_pid:
+        os._exit(0)
+
+
+class _LogWriter(io.RawIOBase):
+    """Writes to a file descriptor, and drops what the system does not take: a full disk, a closed pipe."""
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__()
+        self._descriptor = descriptor
+        self.problem = ""
+        """Why text was lost, in the system's words; empty: none was."""
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def isatty(self) -> bool:
+        return False
+
+    def write(self, text: object) -> int:
+        """The number of bytes taken, which is all of them where they were dropped."""
+        piece = memoryview(text).cast("B")  # type: ignore[arg-type]
+        try:
+            return os.write(self._descriptor, piece)
+        except OSError as error:
+            self.problem = error.strerror or str(error)
+            return len(piece)
+
+
+_writers: list[_LogWriter] = []
+
+
+def make_log_unfailing() -> None:
+    """Replaces `sys.stdout` and `sys.stderr` by streams whose writes never raise. Call before libraries keep them."""
+    _writers.clear()
+    sys.stdout, sys.stderr = (_stream(descriptor) for descriptor in (1, 2))
+
+
+def _stream(descriptor: int) -> io.TextIOWrapper:
+    writer = _LogWriter(descriptor)
+    _writers.append(writer)
+    return io.TextIOWrapper(io.BufferedWriter(writer), "utf-8", "backslashreplace", write_through=True)
+
+
+def log_problem() -> str:
+    """Why the log of this process cannot be relied on; empty: nothing is known against it."""
+    if any(_is_null(writer.fileno()) for writer in _writers):
+        return "it could not be opened"
+    return next((writer.problem for writer in _writers if writer.problem), "")
+
+
+def _is_null(descriptor: int) -> bool:
+    """Whether a descriptor is the null device."""
+    try:
+        status = os.fstat(descriptor)
+        return stat.S_ISCHR(status.st_mode) and status.st_rdev == os.stat(os.devnull).st_rdev
+    except OSError:
+        return False
