@@ -25,17 +25,26 @@ _STOP_WAIT_S = 0.6
 """How long a stopped answer may take to end before the engine is closed anyway. With that it is gone in two seconds."""
 
 
-class Interrupt:
-    """Whether the user pressed ctrl+c while an answer is written: once stops the answer, twice ends the program."""
+class InputInterrupted(Exception):
+    """The user pressed ctrl+c while something was read from the terminal."""
 
-    def __init__(self) -> None:
+
+class Interrupt:
+    """Whether the user pressed ctrl+c: once stops what is going on, an answer or a line of input, twice ends the
+    program."""
+
+    def __init__(self, *, is_reading: bool = False) -> None:
+        """`is_reading`: the first ctrl+c raises InputInterrupted, because reading goes on otherwise."""
         self.since: float | None = None
+        self._is_reading = is_reading
         self._previous: Callable[[int, FrameType | None], object] | None = None
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         """The handler of SIGINT."""
         if self.since is None:
             self.since = time.monotonic()
+            if self._is_reading:
+                raise InputInterrupted
         elif self._previous is not None:
             self._previous(number, frame)
         else:

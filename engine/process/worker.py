@@ -113,6 +113,7 @@ class Worker:
         self._unload()
         _give_memory_back()
         inbox, outbox, config = self._inbox, self._outbox, command.config
+        outbox.put(LoadProgress("reading the checkpoint", 0, 0, ""))
         self._session = Session(
             config, outbox.put, outbox.publish, inbox.is_cancelled, lambda: inbox.mode_after(config.mode)
         )
@@ -193,6 +194,7 @@ class Worker:
             return reset_eviction(folder)
         from engine.commands.plan_model import plan_model
 
+        progress("planning the memory", 0, 0)
         return plan_model(command.config, folder, is_cancelled)
 
     def _run_on(self, session: Session, command: _Task, progress: OnTaskProgress) -> TaskOutcome:

@@ -12,7 +12,7 @@ import pytest
 
 from app import cli
 from engine.api import RecordTrace, ResetEviction, TuneEviction
-from engine.events import Failed, TaskEnded, TaskProgress
+from engine.events import TaskEnded, TaskProgress
 from tests.functional.app.fake_engine import FakeEngine
 from tests.functional.app.played_engine import Play
 from tests.unit.engine.commands.test_trace_replay import make_trace
