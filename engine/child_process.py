@@ -45,13 +45,15 @@ class _LogWriter(io.RawIOBase):
         return False
 
     def write(self, text: object) -> int:
-        """The number of bytes taken, which is all of them where they were dropped."""
+        """Writes at once; returns the number of bytes taken: all of them, also where they were dropped."""
         piece = memoryview(text).cast("B")  # type: ignore[arg-type]
+        num_bytes = len(piece)
         try:
-            return os.write(self._descriptor, piece)
+            while piece:
+                piece = piece[os.write(self._descriptor, piece) :]
         except OSError as error:
             self.problem = error.strerror or str(error)
-            return len(piece)
+        return num_bytes
 
 
 _writers: list[_LogWriter] = []
@@ -66,7 +68,8 @@ def make_log_unfailing() -> None:
 def _stream(descriptor: int) -> io.TextIOWrapper:
     writer = _LogWriter(descriptor)
     _writers.append(writer)
-    return io.TextIOWrapper(io.BufferedWriter(writer), "utf-8", "backslashreplace", write_through=True)
+    # Unbuffered, as the interpreter's own -u has it: what is not written would be lost with a killed process.
+    return io.TextIOWrapper(writer, "utf-8", "backslashreplace", write_through=True)  # type: ignore[type-var]
 
 
 def log_problem() -> str:

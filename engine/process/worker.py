@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from engine.commands.task_outcome import OnTaskProgress, TaskOutcome
     from engine.process.mailboxes import Inbox, Outbox
     from engine.process.session import Session
+    from engine.process.weights_watch import WeightsWatch
 
 _Unloaded = Plan | Diagnose | ResetEviction
 """Tasks that need no model in memory."""
@@ -54,6 +55,8 @@ class Worker:
     def __init__(self, inbox: Inbox, outbox: Outbox) -> None:
         self._inbox, self._outbox = inbox, outbox
         self._session: Session | None = None
+        self._watch: WeightsWatch | None = None
+        """Of the session's files."""
 
     def run(self) -> None:
         """Until Close."""
@@ -97,7 +100,7 @@ class Worker:
         elif isinstance(command, SetMode):
             self._set_mode(self._inbox.mode_after(command.mode))
         elif isinstance(command, Submit):
-            self._loaded().answer(command)
+            self._answer(command)
         elif isinstance(command, SetDomain):
             self._loaded().set_domain(command.domain)
         elif isinstance(command, _Task):
@@ -109,6 +112,7 @@ class Worker:
     def _load(self, command: Load) -> None:
         """Replaces the session. Where that fails there is none."""
         from engine.process.session import Session
+        from engine.process.weights_watch import WeightsWatch
 
         self._unload()
         _give_memory_back()
@@ -121,6 +125,7 @@ class Worker:
             self._set_mode(inbox.mode_after(config.mode))
             self._session.publish()
             ready = self._session.ready()
+            self._watch = WeightsWatch(self._session.engine.loaded)
         except BaseException:
             self._unload()
             raise
@@ -129,13 +134,22 @@ class Worker:
 
     def _unload(self) -> None:
         """Closes the session, if there is one. A session that cannot be closed is let go of all the same."""
-        session, self._session = self._session, None
+        session, self._session, self._watch = self._session, None, None
         if session is None:
             return
         try:
             session.close()
         except Exception:  # noqa: BLE001 - what is broken must not keep the next model from loading
             traceback.print_exc()
+
+    def _answer(self, command: Submit) -> None:
+        """Answers, unless the model's files were changed since it was loaded."""
+        session = self._loaded()
+        assert self._watch is not None
+        self._watch.require_unchanged()
+        session.answer(command)
+        if (notice := self._watch.notice()) is not None:
+            self._outbox.put(notice)
 
     def _set_mode(self, mode: str) -> None:
         """A change outside an answer; inside one the session has seen it already."""

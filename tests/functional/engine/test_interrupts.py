@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ import pytest
 
 from offload.geometry import Geometry, LayerGeometry
 from offload.replay.trace_writer import TraceWriter
+from tests.architectures.tiny import save_checkpoint
 from tests.functional.engine.interrupted import GONE_S, Ended, Phase, Program
 from tests.functional.engine.sparse_checkpoint import save_sparse_checkpoint
 
@@ -21,6 +21,7 @@ LONG_QUESTION = " ".join(f"w{3 + number % 120}" for number in range(200))
 TINY = ("--model", "TINY", "--threads", "1", "--residency", "50%", "--link", "200kB/s")
 """Over this link a tiny expert takes an eighth of a second: every phase lasts."""
 FAST = TINY[:-2]
+ROOMY = ("--model", "ROOMY", *FAST[2:])
 BIG = ("--model", "BIG", "--memory", "4GiB")
 _STARTING, _READING, _PLANNING = "starting the engine", "reading the checkpoint", "planning the memory"
 _PLAIN = "is ready; the domain"
@@ -32,9 +33,8 @@ PHASES = (
     Phase("ask, loading", ("ask", *TINY, "w5"), _READING),
     Phase("ask, prefill", ("ask", "--json", *TINY, LONG_QUESTION), '"event": "prefill"'),
     Phase("ask, decode", ("ask", "--json", *TINY, "w5 w9"), '"event": "text"'),
-    Phase("plain chat, decode", ("--plain", *TINY), "w", 0.2, typed="w5 w9\n", prompt=_PLAIN),
     Phase("verify", ("verify", *TINY), "comparing"),
-    Phase("bench overhead", ("bench", "overhead", *FAST), "rounds"),
+    Phase("bench overhead", ("bench", "overhead", *ROOMY), "rounds"),
     Phase("bench policies", ("bench", "policies", "--quick", *FAST), "answering"),
     Phase("bench prediction", ("bench", "prediction", "--quick", *FAST), "asking"),
     Phase("bench prefill", ("bench", "prefill", "--quick", *FAST), "calibrating"),
@@ -46,8 +46,11 @@ PHASES = (
 )
 """On a tiny model."""
 
-TERMINATED_ONLY = (Phase("plain chat, idle", ("--plain", *TINY), delay_s=0.3, typed="\n", prompt=_PLAIN),)
-"""Where one ctrl+c says how to leave."""
+TERMINATED_ONLY = (
+    Phase("plain chat, idle", ("--plain", *TINY), delay_s=0.3, typed="\n", prompt=_PLAIN),
+    Phase("plain chat, decode", ("--plain", *TINY), "w", 0.2, typed="w5 w9\n", prompt=_PLAIN),
+)
+"""Where one ctrl+c stops the answer, or says how to leave."""
 
 BIG_PHASES = (
     Phase("plan, planning", ("plan", *BIG), _PLANNING),
@@ -106,12 +109,15 @@ def files(tmp_path_factory: pytest.TempPathFactory, tiny: Path) -> dict[str, str
     """What the words in capitals of the commands stand for."""
     folder = tmp_path_factory.mktemp("files")
 
-    @cache
-    def big() -> str:
-        return str(save_sparse_checkpoint(folder / "big"))
-
     _save_long_trace(folder / "long.npz")
-    return {"TINY": str(tiny), "TRACE": str(folder / "long.npz"), "OUT": str(folder / "out.npz"), "BIG": big()}
+    roomy = save_checkpoint(folder / "roomy", "qwen3_moe", num_positions=1024)
+    return {
+        "TINY": str(tiny),
+        "ROOMY": str(roomy),
+        "TRACE": str(folder / "long.npz"),
+        "OUT": str(folder / "out.npz"),
+        "BIG": str(save_sparse_checkpoint(folder / "big")),
+    }
 
 
 def _save_long_trace(path: Path) -> None:
