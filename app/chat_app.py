@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, ClassVar
 
+from rich.console import RenderableType
 from rich.text import Text
 from textual.binding import BindingType
 
@@ -99,6 +100,11 @@ class ChatApp(ConfiguredApp):
         """What is there now stays to the end: the garbage collector need not go through it each time (70 ms)."""
         if not self.is_headless:  # a program that runs many apps wants its memory back
             gc.freeze()
+
+    def exit(self, result: None = None, return_code: int = 0, message: RenderableType | None = None) -> None:
+        """Leave; the engine ends while the terminal is put back as it was."""
+        self._bridge.begin_close()
+        super().exit(result, return_code, message)
 
     def on_unmount(self) -> None:
         self._leave()

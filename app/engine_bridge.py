@@ -54,8 +54,11 @@ class EngineLink(Protocol):
     def exit_note(self) -> str:
         """Why the process ended."""
 
+    def begin_close(self) -> None:
+        """Ask the process to end; never waits."""
+
     def close(self) -> None:
-        """End the process; it is gone within two seconds."""
+        """End the process; it is gone within a second."""
 
 
 class EngineState(Enum):
@@ -192,6 +195,11 @@ class EngineBridge:
         is no news."""
         events = self._link.drain() if self._link else []
         return [event for event in events if self._note(event)]
+
+    def begin_close(self) -> None:
+        """Ask the process to end, while something else is done that comes before `close`."""
+        if self._link is not None:
+            self._link.begin_close()
 
     def close(self) -> None:
         """End the process."""

@@ -69,7 +69,7 @@ def _stream(descriptor: int) -> io.TextIOWrapper:
     writer = _LogWriter(descriptor)
     _writers.append(writer)
     # Unbuffered, as the interpreter's own -u has it: what is not written would be lost with a killed process.
-    return io.TextIOWrapper(writer, "utf-8", "backslashreplace", write_through=True)  # type: ignore[type-var]
+    return io.TextIOWrapper(writer, "utf-8", "backslashreplace", write_through=True)  # type: ignore[arg-type]
 
 
 def log_problem() -> str:

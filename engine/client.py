@@ -17,6 +17,7 @@ import sys
 import threading
 from collections import deque
 from pathlib import Path
+from time import monotonic
 
 from engine.api import Command
 from engine.child_connection import ChildConnection
@@ -43,6 +44,7 @@ class EngineClient:
         self._events: deque[Event] = deque()
         self._arrived = threading.Condition()
         self._snapshot: Snapshot | None = None
+        self._closing_since_s: float | None = None
 
     def start(self) -> None:
         """Spawns the process; it imports torch at once. One that runs is ended first. Raises EngineDiedError."""
@@ -117,18 +119,23 @@ class EngineClient:
         name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
         return f"killed by {name}" + (", perhaps for want of memory" if name == "SIGKILL" else "")
 
+    def begin_close(self) -> None:
+        """Asks the engine to end, and does not wait for it: `close` does, and waits the less."""
+        if self._connection is not None and self._closing_since_s is None:
+            self._closing_since_s = monotonic()
+            self._connection.ask_to_end()
+
     def close(self) -> None:
-        """Asks the engine to end, and kills it and what it has started after 0.2 s. Safe to call twice."""
-        connection, self._connection = self._connection, None
-        process = self._process
-        if connection is not None:
-            connection.ask_to_end()
+        """Ends the engine: asks it to, and kills it with all that it has started after 0.2 s. Safe to call twice."""
+        self.begin_close()
+        connection, process = self._connection, self._process
         if process is not None and process.returncode is None:
-            if connection is not None:
-                connection.wait_for_end(CLOSE_GRACE_S)
+            if connection is not None and self._closing_since_s is not None:
+                connection.wait_for_end(max(self._closing_since_s + CLOSE_GRACE_S - monotonic(), 0))
             _kill_group(process)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_KILLED_S)
+        self._connection, self._closing_since_s = None, None
         if connection is not None:
             connection.close()
 
