@@ -1,6 +1,7 @@
-"""What each process of the engine's does first: end with its parent, and never fail because of its log.
+"""What each process that the engine starts, and the engine's own, does first, and how its parent reads what it says.
 
-Imports nothing of the engine's, and neither torch nor transformers.
+A child ends with its parent, and never fails because of its log. Imports nothing of the engine's, and neither torch nor
+transformers.
 """
 
 from __future__ import annotations
@@ -8,9 +9,12 @@ from __future__ import annotations
 import ctypes
 import io
 import os
+import select
 import signal
 import stat
 import sys
+from collections.abc import Iterator
+from typing import TextIO
 
 _PR_SET_PDEATHSIG = 1
 
@@ -24,6 +28,29 @@ def end_with_parent(parent_pid: int) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent_pid:
         os._exit(0)
+
+
+def answers_on_stdout() -> TextIO:
+    """Standard output for answers to the parent alone: what libraries print goes to standard error from now on, and
+    never fails."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
+    os.dup2(2, 1)
+    make_log_unfailing()
+    return answers
+
+
+def lines_of(pipe: int, poll_s: float) -> Iterator[bytes | None]:
+    """Each whole line that a child writes, until it closes its end; None whenever none came for `poll_s` seconds."""
+    said = b""
+    while True:
+        if not select.select([pipe], [], [], poll_s)[0]:
+            yield None
+            continue
+        piece = os.read(pipe, 1 << 16)
+        if not piece:
+            return
+        *lines, said = (said + piece).split(b"\n")
+        yield from lines
 
 
 class _LogWriter(io.RawIOBase):
