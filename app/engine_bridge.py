@@ -15,6 +15,7 @@ from app.pace import Pace
 from app.profile_book import ProfileBook
 from engine.api import Cancel, Command, Load, SetMode
 from engine.config import APPROX, EXACT, EngineConfig
+from engine.errors import EngineDiedError
 from engine.events import (
     UNLOADED,
     EngineReady,
@@ -122,7 +123,11 @@ class EngineBridge:
         self._forget_model()
         self.state, self._num_loads = EngineState.STARTING, 0
         self._link = self._make_link()
-        self._link.start()
+        try:
+            self._link.start()
+        except EngineDiedError as error:
+            self._note_failure(Failed(None, error.title, error.message, error.hint, is_fatal=True))
+            return
         if loads:
             self._load()
 

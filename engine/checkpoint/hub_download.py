@@ -98,7 +98,7 @@ def _follow(
             plans.append(DownloadPlan(**answer))
             base_bytes = _arrived_bytes(plans[0].blobs)
         tell(plans[0] if plans else None, base_bytes)
-    raise _error(repo_id, "died", "the downloading process ended without a word.")
+    raise _error(repo_id, "died", "the downloading process ended without an answer.")
 
 
 def _progress_of(repo_id: str, progress: Callable[[LoadProgress], None]) -> Callable[[DownloadPlan | None, int], None]:

@@ -35,7 +35,7 @@ def ensure_demo_apart(progress: Progress, is_cancelled: IsCancelled) -> Path:
     if "folder" in outcome:
         return Path(str(outcome["folder"]))
     raise DemoBuildError(
-        str(outcome.get("message", "The process that built it ended without a word.")),
+        str(outcome.get("message", "The process that built it ended without an answer.")),
         str(outcome.get("hint", "See the engine's log, and try again.")),
     )
 

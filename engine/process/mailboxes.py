@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import queue
 import threading
+import traceback
 from collections import deque
 from multiprocessing.connection import Connection
 
 from engine.api import Cancel, Close, Command, Load, SetDomain, SetMode
 from engine.events import Event, LoadProgress, PrefillProgress, Snapshot, TaskProgress
+from engine.process.failures import failure_of
 
 _REPEAT_S = 0.5
 """Unfinished work that says nothing new has its last progress repeated after this time."""
@@ -30,7 +32,7 @@ class Outbox:
         threading.Thread(target=self._send_all, name="sender", daemon=True).start()
 
     def put(self, event: Event) -> None:
-        """Queues an event behind the others."""
+        """Queues an event behind the others. One that cannot be pickled becomes a Failed of its request."""
         with self._changed:
             self._repeat = event if _is_unfinished(event) else None
             self._events.append(event)
@@ -68,6 +70,9 @@ class Outbox:
                     self._connection.send(message)
                 except OSError:
                     os._exit(0)
+                except Exception as error:  # noqa: BLE001 - what cannot be pickled must not silence the engine
+                    traceback.print_exc()
+                    self.put(failure_of(getattr(message, "request_id", None), error, is_fatal=False))
 
 
 def _is_unfinished(event: Event) -> bool:
@@ -143,6 +148,9 @@ class Inbox:
                 command = self._connection.recv()
             except (EOFError, OSError):
                 os._exit(0)
+            except Exception:  # noqa: BLE001 - nothing that follows can be trusted; the parent is told of the end
+                traceback.print_exc()
+                os._exit(1)
             self._receive(command)
 
     def _receive(self, command: Command) -> None:

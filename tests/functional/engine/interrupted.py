@@ -91,6 +91,11 @@ class Program:
             self._read(left)
         assert self._process.poll() is None, f"{phase.name} was over already: {self._text}"
 
+    def interrupt_until(self, text: str) -> None:
+        """Sends SIGINT once, and waits for what it has printed."""
+        self._process.send_signal(signal.SIGINT)
+        self._wait_for(text)
+
     def end_by(self, phase: Phase, number: signal.Signals) -> Ended:
         """Sends the signal, and watches what becomes of the program and what it has started."""
         self._output = b""

@@ -156,3 +156,18 @@ def test_a_signal_ends_it(phase: Phase, number: signal.Signals, files: dict[str,
     assert ended.seconds < GONE_S, ended
     if phase.arguments[0] not in ("ask", "--plain", "doctor"):
         assert ended.printed == "", ended
+
+
+@pytest.mark.long
+def test_the_plain_chat_is_left_by_two_interrupts(files: dict[str, str], tmp_path: Path) -> None:
+    """The first one only says how to leave."""
+    idle = Phase("plain chat", tuple(files.get(word, word) for word in ("--plain", *TINY)), typed="\n", prompt=_PLAIN)
+    program = Program(idle, tmp_path)
+    try:
+        program.come_to(idle)
+        program.interrupt_until("ctrl+c again")
+        ended = program.end_by(idle, signal.SIGINT)
+    finally:
+        program.close()
+    assert (ended.exit_code, ended.leftovers) == (130, ())
+    assert ended.seconds < GONE_S
