@@ -6,13 +6,16 @@ import asyncio
 import gc
 import os
 import signal
+import threading
 from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, ClassVar
 
+from rich.console import RenderableType
 from rich.text import Text
 from textual.binding import BindingType
 
+from app.command_line.stop_signals import END_S, exit_code_of
 from app.configured_app import ConfiguredApp
 from app.crash_log import log_crash
 from app.domains import Domain, all_domains, domain_called
@@ -27,6 +30,7 @@ from app.settings.key_map import bindings_of
 from app.settings.setting import Value
 from app.settings.settings import Settings
 from engine.errors import MoeChatError
+from engine.events import Notice
 
 if TYPE_CHECKING:
     from app.screens.chat import ChatScreen
@@ -71,7 +75,7 @@ class ChatApp(ConfiguredApp):
     def on_mount(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.exit)
+            loop.add_signal_handler(number, self._end_by, number)
         loop.add_signal_handler(signal.SIGHUP, self._hang_up)
         if self.settings.is_first_run:
             self.action_welcome()
@@ -97,13 +101,25 @@ class ChatApp(ConfiguredApp):
         if not self.is_headless:  # a program that runs many apps wants its memory back
             gc.freeze()
 
+    def exit(self, result: None = None, return_code: int = 0, message: RenderableType | None = None) -> None:
+        """Leave; the engine ends while the terminal is put back as it was."""
+        self._bridge.begin_close()
+        super().exit(result, return_code, message)
+
     def on_unmount(self) -> None:
         self._leave()
+
+    def _end_by(self, number: int) -> None:
+        """Leave because of a signal, and in any case soon: a terminal that takes nothing could hold up the end."""
+        deadline = threading.Timer(END_S, os._exit, (exit_code_of(number),))
+        deadline.daemon = True
+        deadline.start()
+        self.exit(return_code=exit_code_of(number))
 
     def _hang_up(self) -> None:
         """The terminal is gone: an orderly end would wait for it for ever."""
         self._leave()
-        os._exit(128 + signal.SIGHUP)
+        os._exit(exit_code_of(signal.SIGHUP))
 
     def _leave(self) -> None:
         """Keep what there is of the answer, and end the engine."""
@@ -117,6 +133,10 @@ class ChatApp(ConfiguredApp):
         if not self.is_running:
             return
         happened = self._bridge.poll()
+        for event in happened:
+            if isinstance(event, Notice):
+                text = f"{event.message} {event.hint}".strip()
+                self.notify(visible(text), severity="warning", timeout=12, markup=False)
         for text, is_error in self._bridge.profiles.take_news():
             self.notify(visible(text), severity="error" if is_error else "information", timeout=8, markup=False)
         await self._watch.tell(happened, self._panel_s)

@@ -6,11 +6,14 @@ Importing this module loads neither torch nor textual, so that `moe-chat --help`
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 
 from app.command_line.parser import build_parser
+from app.command_line.stop_signals import StopSignals, exit_code_of
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
 
@@ -40,20 +43,41 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code.
+    """Run one command; returns the exit code: where a signal ended it, 128 and the signal's number.
 
     No traceback reaches the user's screen: it goes to the log, whose place is printed.
     """
-    arguments = build_parser().parse_args(argv)
+    with StopSignals() as stop:
+        code = _guarded(argv, stop)
+        if stop.number is not None:
+            code = exit_code_of(stop.number)
+        _flush()
+    return code
+
+
+def _guarded(argv: Sequence[str] | None, stop: StopSignals) -> int:
+    """The exit code, whatever is raised."""
     try:
-        return _run(arguments)
+        return _run(build_parser().parse_args(argv))
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        sys.stderr.close()
         return EXIT_FAILED
     except Exception as error:  # noqa: BLE001  the last resort: whatever it was goes to the log
-        return _report(error)
+        # What goes wrong while a signal ends the program, such as writing to a terminal that is gone, is its doing.
+        return EXIT_FAILED if stop.number is not None else _report(error)
+
+
+def _flush() -> None:
+    """Write what is buffered. Where nobody reads it, it is dropped, and the interpreter's end does not try again."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            with contextlib.suppress(OSError, ValueError):
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, stream.fileno())
+                os.close(nowhere)
 
 
 def _report(error: Exception) -> int:

@@ -15,7 +15,17 @@ from app.pace import Pace
 from app.profile_book import ProfileBook
 from engine.api import Cancel, Command, Load, SetMode
 from engine.config import APPROX, EXACT, EngineConfig
-from engine.events import EngineReady, Event, Failed, LoadProgress, ModeChanged, PrefillProgress, Snapshot
+from engine.errors import EngineDiedError
+from engine.events import (
+    UNLOADED,
+    EngineReady,
+    Event,
+    Failed,
+    LoadProgress,
+    ModeChanged,
+    PrefillProgress,
+    Snapshot,
+)
 
 
 class EngineLink(Protocol):
@@ -45,8 +55,11 @@ class EngineLink(Protocol):
     def exit_note(self) -> str:
         """Why the process ended."""
 
+    def begin_close(self) -> None:
+        """Ask the process to end; never waits."""
+
     def close(self) -> None:
-        """End the process; it is gone within two seconds."""
+        """End the process; it is gone within a second."""
 
 
 class EngineState(Enum):
@@ -110,7 +123,11 @@ class EngineBridge:
         self._forget_model()
         self.state, self._num_loads = EngineState.STARTING, 0
         self._link = self._make_link()
-        self._link.start()
+        try:
+            self._link.start()
+        except EngineDiedError as error:
+            self._note_failure(Failed(None, error.title, error.message, error.hint, is_fatal=True))
+            return
         if loads:
             self._load()
 
@@ -184,6 +201,11 @@ class EngineBridge:
         events = self._link.drain() if self._link else []
         return [event for event in events if self._note(event)]
 
+    def begin_close(self) -> None:
+        """Ask the process to end, while something else is done that comes before `close`."""
+        if self._link is not None:
+            self._link.begin_close()
+
     def close(self) -> None:
         """End the process."""
         if self._link is not None:
@@ -192,7 +214,9 @@ class EngineBridge:
 
     def _note(self, event: Event) -> bool:
         """Take in an event; False: it is no news."""
-        is_load_end = isinstance(event, EngineReady) or (isinstance(event, Failed) and event.request_id is None)
+        is_load_end = isinstance(event, EngineReady) or (
+            isinstance(event, Failed) and event.request_id is None and event.kind != UNLOADED
+        )
         if is_load_end and self.is_loading:
             self._num_loads -= 1
             is_fatal = isinstance(event, Failed) and event.is_fatal
@@ -231,5 +255,5 @@ class EngineBridge:
         if failure.is_fatal:
             self.state, self._num_loads = EngineState.DEAD, 0
             self.profiles.forget()
-        elif not self.is_ready:
-            self.state = EngineState.LOAD_FAILED
+        elif failure.kind == UNLOADED or not self.is_ready:
+            self.state, self.ready = EngineState.LOAD_FAILED, None

@@ -10,5 +10,4 @@ def make_link(paths: AppPaths) -> EngineLink:
     """A fresh, unstarted client that logs to the engine's log."""
     from engine.client import EngineClient
 
-    paths.engine_log.parent.mkdir(parents=True, exist_ok=True)
     return EngineClient(paths.engine_log)

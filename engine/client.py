@@ -1,9 +1,9 @@
 """The parent's side of the engine's process: spawns it, sends commands, receives events. Light: no torch.
 
-    [user interface] --commands--> socket --> [control thread of the child]
-                     <--events--- socket <--  [sender thread of the child]
+    [user interface] --> [sender thread] --commands--> socket --> [control thread of the child]
+                     <-- [reader thread] <--events---- socket <-- [sender thread of the child]
 
-A reader thread here turns what arrives into an ordered queue and a latest snapshot; nothing blocks the caller.
+Nothing here waits for the child, except `close`, which ends it within a second whatever it does.
 """
 
 from __future__ import annotations
@@ -16,40 +16,43 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from multiprocessing.connection import Connection
 from pathlib import Path
 from time import monotonic
 
-from engine.api import Close, Command
+from engine.api import Command
+from engine.child_connection import ChildConnection
+from engine.engine_log import UnwritableLogError, open_log
 from engine.errors import EngineDiedError
-from engine.events import Event, Failed, Snapshot
+from engine.events import Event, Failed, Notice, Snapshot
 
-CLOSE_GRACE_S = 1.5
-"""Silence after which a closing engine is killed."""
+CLOSE_GRACE_S = 0.2
+"""How long a closing engine may take before it is killed. It holds nothing that has to be saved: what it writes to the
+disk is written beside its place and renamed."""
+_KILLED_S = 0.5
+"""How long the system may take to end a killed process. The rest of its memory is freed behind our back."""
 
 
 class EngineClient:
-    """One engine process. `start` from a thread that lives as long as the engine: the child dies with it."""
+    """One engine process at a time. `start` from a thread that lives as long as the engine: the child dies with it."""
 
     def __init__(self, log_path: Path) -> None:
-        """`log_path` receives the child's stdout and stderr, tracebacks included."""
+        """`log_path` receives the child's stdout and stderr, tracebacks included; a `Notice` tells if it cannot."""
         self._log_path = log_path
+        self._log_note = f"Its log: {log_path}"
         self._process: subprocess.Popen[bytes] | None = None
-        self._connection: Connection | None = None
+        self._connection: ChildConnection | None = None
         self._events: deque[Event] = deque()
         self._arrived = threading.Condition()
         self._snapshot: Snapshot | None = None
-        self._is_closing = False
-        self._send_lock = threading.Lock()
-        self._reader: threading.Thread | None = None
+        self._closing_since_s: float | None = None
 
     def start(self) -> None:
-        """Spawns the process; it imports torch at once. May be called again after the engine died."""
-        self._release()
-        self._is_closing, self._snapshot = False, None
+        """Spawns the process; it imports torch at once. One that runs is ended first. Raises EngineDiedError."""
+        self.close()
+        self._process, self._snapshot = None, None
         ours, theirs = socket.socketpair()
-        self._log_path.parent.mkdir(parents=True, exist_ok=True)
-        with theirs, self._log_path.open("ab") as log:
+        log = self._open_log()
+        try:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "engine.process.server", str(theirs.fileno()), str(os.getpid())],
                 stdin=subprocess.DEVNULL,
@@ -59,21 +62,24 @@ class EngineClient:
                 start_new_session=True,
                 env=_child_environment(),
             )
-        self._connection = Connection(ours.detach())
-        self._reader = threading.Thread(target=self._read, args=(self._connection,), name="engine-reader", daemon=True)
-        self._reader.start()
+        except OSError as error:
+            ours.close()
+            reason = error.strerror or str(error)
+            raise EngineDiedError(
+                f"The engine's process could not be started: {reason}.", "Free some memory, and try again."
+            ) from error
+        finally:
+            theirs.close()
+            os.close(log)
+        self._connection = ChildConnection(ours, self._take, self._report_death)
 
     def send(self, command: Command) -> None:
-        """Sends a command. Raises EngineDiedError when there is no engine to receive it."""
-        with self._send_lock:
-            if self._connection is None:
-                raise EngineDiedError("The engine is not running.", "Start it again.")
-            try:
-                self._connection.send(command)
-            except OSError as error:
-                raise EngineDiedError(
-                    f"The engine is gone ({self.exit_note}).", f"Its log: {self._log_path}"
-                ) from error
+        """Hands a command over, and never waits. Raises EngineDiedError when there is no engine to receive it."""
+        connection = self._connection
+        if connection is None:
+            raise EngineDiedError("The engine is not running.", "Start it again.")
+        if not connection.send(command):
+            raise EngineDiedError(f"The engine is gone ({self.exit_note or 'it is ending'}).", self._log_note)
 
     def drain(self) -> list[Event]:
         """The events that have arrived, in order. Never blocks."""
@@ -113,39 +119,44 @@ class EngineClient:
         name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
         return f"killed by {name}" + (", perhaps for want of memory" if name == "SIGKILL" else "")
 
-    def close(self) -> None:
-        """Asks the engine to end, and kills it after 1.5 s. Safe to call twice."""
-        self._is_closing = True
-        with contextlib.suppress(EngineDiedError):
-            self.send(Close())
-        if self._process is not None:
-            try:
-                self._process.wait(CLOSE_GRACE_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-        self._release()
+    def begin_close(self) -> None:
+        """Asks the engine to end, and does not wait for it: `close` does, and waits the less."""
+        if self._connection is not None and self._closing_since_s is None:
+            self._closing_since_s = monotonic()
+            self._connection.ask_to_end()
 
-    def _release(self) -> None:
-        with self._send_lock:
-            connection, self._connection = self._connection, None
-        if self._reader is not None and self._reader is not threading.current_thread():
-            self._reader.join(CLOSE_GRACE_S)
+    def close(self) -> None:
+        """Ends the engine: asks it to, and kills it with all that it has started after 0.2 s. Safe to call twice."""
+        self.begin_close()
+        connection, process = self._connection, self._process
+        if process is not None and process.returncode is None:
+            if connection is not None and self._closing_since_s is not None:
+                connection.wait_for_end(max(self._closing_since_s + CLOSE_GRACE_S - monotonic(), 0))
+            _kill_group(process)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_KILLED_S)
+        self._connection, self._closing_since_s = None, None
         if connection is not None:
             connection.close()
 
-    def _read(self, connection: Connection) -> None:
-        while True:
-            try:
-                message = connection.recv()
-            except (EOFError, OSError):
-                break
-            if isinstance(message, Snapshot):
-                self._snapshot = message
-            else:
-                self._put(message)
-        if not self._is_closing:
-            self._report_death()
+    def _open_log(self) -> int:
+        try:
+            log = open_log(self._log_path)
+        except UnwritableLogError as error:
+            self._log_note = f"There is no log: {self._log_path} cannot be written."
+            hint = "Check the folder and who owns it, or name another home by the environment variable MOE_CHAT_HOME."
+            self._put(
+                Notice(f"The engine's log {self._log_path} cannot be written ({error}); nothing is logged.", hint)
+            )
+            return os.open(os.devnull, os.O_WRONLY)
+        self._log_note = f"Its log: {self._log_path}"
+        return log
+
+    def _take(self, message: Event | Snapshot) -> None:
+        if isinstance(message, Snapshot):
+            self._snapshot = message
+        else:
+            self._put(message)
 
     def _put(self, event: Event) -> None:
         with self._arrived:
@@ -153,20 +164,22 @@ class EngineClient:
             self._arrived.notify_all()
 
     def _report_death(self) -> None:
-        deadline = monotonic() + CLOSE_GRACE_S
+        """The connection ended, and nobody has asked for it."""
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(max(deadline - monotonic(), 0))
+                self._process.wait(_KILLED_S)
         note = self.exit_note or "it closed its connection"
-        self._put(
-            Failed(
-                None,
-                EngineDiedError.title,
-                f"The engine's process ended: {note}.",
-                f"Start it again. Its log: {self._log_path}",
-                True,
-            )
-        )
+        message = f"The engine's process ended: {note}."
+        self._put(Failed(None, EngineDiedError.title, message, f"Start it again. {self._log_note}", True))
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    """Kills a child that leads a session, with everything in it: downloads, builds.
+
+    The child must not have been waited for: until then its number is no other process's.
+    """
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS refuses where only a zombie is left
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _child_environment() -> dict[str, str]:

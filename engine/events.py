@@ -3,16 +3,25 @@ boundary."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from offload.counters import Counters as Counters  # part of the seam: events carry it
-
-HOST, RESIDENT, ARRIVING, IN_USE, SUBSTITUTE = range(5)
-"""Codes of `Snapshot.residency`: in the host tier; on the device; on its way; picked for this token; standing in for
-a miss."""
+# Part of the seam: whoever reads events reads these too.
+from engine.snapshot import ARRIVING as ARRIVING
+from engine.snapshot import HOST as HOST
+from engine.snapshot import IN_USE as IN_USE
+from engine.snapshot import RESIDENT as RESIDENT
+from engine.snapshot import SUBSTITUTE as SUBSTITUTE
+from engine.snapshot import LinkUse as LinkUse
+from engine.snapshot import MemoryUse as MemoryUse
+from engine.snapshot import Snapshot as Snapshot
+from engine.snapshot import Timing as Timing
+from offload.counters import Counters as Counters
 
 STOP, LENGTH, CANCELLED, CONTEXT_FULL, ERROR = "stop", "length", "cancelled", "context_full", "error"
 """Why a turn ended."""
+
+UNLOADED = "unloaded"
+"""`Failed.kind`: the engine goes on without a model."""
 
 LABEL_EXACT, LABEL_APPROX, LABEL_APPROX_CONTEXT = "exact", "approximate", "exact on approximate context"
 LABEL_NO_TOKENS = "no tokens"
@@ -203,11 +212,21 @@ class Failed:
     is_fatal: bool
     """The engine cannot go on; it must be started anew."""
     kind: str = ""
-    """What a program can act on: "context_full" when the conversation does not fit; else empty."""
+    """What a program can act on: "context_full" when the conversation does not fit; "unloaded" when the model that was
+    loaded is not loaded any more; else empty."""
     prompt_tok: int = 0
     """With "context_full": tokens of the conversation."""
     context_tok: int = 0
     """With "context_full": tokens the context holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something the user should know, outside of any request. Nothing failed."""
+
+    message: str
+    hint: str = ""
+    """What to do about it."""
 
 
 Event = (
@@ -221,81 +240,6 @@ Event = (
     | TaskEnded
     | Profiles
     | DomainSet
+    | Notice
     | Failed
 )
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryUse:
-    """The byte budget and its planned parts, against what the process holds."""
-
-    budget_bytes: int
-    parts: tuple[tuple[str, int], ...]
-    """(name, planned bytes), adding up to at most the budget."""
-    rss_bytes: int
-    peak_rss_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class LinkUse:
-    """The link now."""
-
-    bytes_per_s: float | None
-    """Measured over the last copies; None before the first."""
-    best_bytes_per_s: float | None
-    emulated_bytes_per_s: float | None
-    """The emulated bandwidth; None: the link is real."""
-    queued: int
-    bytes_moved: int
-    """Since load."""
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """Speed of the answer being written, or of the last one. None where there is no data."""
-
-    ttft_ms: float | None = None
-    tpot_now_ms: float | None = None
-    tpot_mean_ms: float | None = None
-    tpot_p50_ms: float | None = None
-    tpot_p95_ms: float | None = None
-    link_wait_rate: float | None = None
-    """Share of decode time spent waiting for the link."""
-    recent_tpot_ms: tuple[float, ...] = ()
-    """The last tokens, oldest first, at most 64."""
-    compute_rate: float | None = None
-    """Share of decode time spent computing; with `link_wait_rate` and `overhead_rate` it adds up to 1."""
-    overhead_rate: float | None = None
-    """Share of decode time that is neither compute nor a wait for the link."""
-    times_the_limit: float | None = None
-    """TPOT as a multiple of the physical limit."""
-    is_limit_estimate: bool = True
-    """The limit is estimated while the answer is written; computed over its own tokens afterwards."""
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """The whole state the panels show. Counters travel only in here."""
-
-    sequence: int
-    phase: str
-    """loading, idle, prefill, decode, task."""
-    mode: str
-    residency: tuple[bytes, ...]
-    """Per MoE layer: one code a routed expert."""
-    slots_per_layer: tuple[int, ...]
-    layer_numbers: tuple[int, ...]
-    """The decoder-layer number of each MoE layer."""
-    layer_counters: tuple[Counters, ...]
-    """Since load, per MoE layer."""
-    turn_counters: Counters
-    """Of the answer being written, or of the last one."""
-    prefetch_depth: int
-    context_used_tok: int
-    context_tok: int
-    timing: Timing
-    memory: MemoryUse
-    link: LinkUse
-    is_context_approximate: bool = False
-    counters: Counters = field(default_factory=Counters)
-    """Since load, over all layers."""

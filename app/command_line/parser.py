@@ -12,7 +12,8 @@ from app.command_line.traces import add_traces
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
-EXIT_CODES = "exit codes: 0 done · 1 the engine or the model failed · 2 wrong usage or settings · 130 interrupted"
+_SIGNAL_CODES = "130 interrupted · 143 ended by SIGTERM · 129 by SIGHUP"
+EXIT_CODES = f"exit codes: 0 done · 1 the engine or the model failed · 2 wrong usage or settings · {_SIGNAL_CODES}"
 
 
 class _ShowVersion(argparse.Action):
@@ -59,7 +60,7 @@ def _add_ask(commands: Commands) -> None:
         description="Answer one question on standard output. Text piped in is added to the question as context. "
         "Question and answer are kept with your chats, unless --no-save is given.",
         epilog="--json prints one object a line, told apart by `event`:"
-        f" chat, loading, ready, domain, prefill, thinking, text, mode, end, error. {EXIT_CODES}",
+        f" chat, loading, ready, domain, prefill, thinking, text, mode, notice, end, error. {EXIT_CODES}",
     )
     ask.add_argument("question", nargs="*", help="the question; without one, standard input is the question")
     ask.add_argument("--json", action="store_true", help="print events as JSON lines instead of text")
@@ -161,7 +162,7 @@ def _add_doctor(commands: Commands) -> None:
         help="check what the chat depends on, and say what to do about each problem",
         description="Check this machine, the device and its link, the libraries, whether the model fits, and where "
         "chats are kept. Loads no model.",
-        epilog="exit codes: 0 nothing failed · 1 a check failed · 2 wrong usage or settings · 130 interrupted",
+        epilog=f"exit codes: 0 nothing failed · 1 a check failed · 2 wrong usage or settings · {_SIGNAL_CODES}",
     )
     _add_task_options(doctor)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from app import profile_words
 from app.engine_bridge import EngineLink
-from app.headless.engine_run import EngineFailure, Interrupt, events_of
+from app.headless.engine_run import EngineFailure, Interrupt, events_until_stopped
 from app.headless.screen import HeadlessScreen
 from app.talk.conversation import Conversation
 from app.talk.exchange import Exchange
@@ -29,18 +29,31 @@ class HeadlessAnswers:
         self._last_request_id = 0
 
     def give(self, conversation: Conversation, exchange: Exchange, interrupt: Interrupt) -> TurnEnded | None:
-        """Ask, print and keep; None when it was stopped and the engine did not end it in time. Raises EngineFailure."""
+        """Ask, print and keep; None when ctrl+c stopped it and the engine did not end it in time. What there is of the
+        answer is kept, whatever is raised. Raises EngineFailure."""
+        ended: TurnEnded | None = None
+        try:
+            with interrupt.installed():
+                ended = self._follow(conversation, exchange, interrupt)
+        finally:
+            if ended is None:
+                conversation.save_partial()
+        if ended is None:
+            self._screen.end_text()
+        elif ended.failure is not None:
+            self._screen.event(ended.failure)
+            raise EngineFailure(ended.failure)
+        return ended
+
+    def _follow(self, conversation: Conversation, exchange: Exchange, interrupt: Interrupt) -> TurnEnded | None:
         self._last_request_id += 1
         request_id = self._last_request_id
         self._link.send(conversation.begin(exchange, request_id, self.mode))
         saved_at = time.monotonic()
-        for event in events_of(self._link, interrupt, on_interrupt=lambda: self._link.send(Cancel(request_id))):
+        for event in events_until_stopped(self._link, interrupt, lambda: self._link.send(Cancel(request_id))):
             self._screen.event(event)
             self._keep(conversation, event)
             if isinstance(event, TurnEnded):
-                if event.failure is not None:
-                    self._screen.event(event.failure)
-                    raise EngineFailure(event.failure)
                 return event
             if isinstance(event, Failed):
                 self._screen.end_text()
@@ -49,8 +62,6 @@ class HeadlessAnswers:
             if time.monotonic() - saved_at >= _SAVE_EVERY_S:
                 saved_at = time.monotonic()
                 conversation.save_partial()
-        self._screen.end_text()
-        conversation.save_partial()
         return None
 
     def set_mode(self, mode: str) -> None:

@@ -9,6 +9,7 @@ With --json, one object a line. Each has `event`; the other keys are, by event:
     thinking  text, num_tok (what the model thinks before it answers)
     text      text, num_tok (tokens so far, thinking included)
     mode      mode, at_tok
+    notice    message, hint (something to know; nothing failed)
     end       reason, label, text, thinking, stats (every counter of the answer)
     error     title, message, hint, kind
 """
@@ -56,8 +57,7 @@ def ask(arguments: argparse.Namespace) -> int:
     recorder_type, interrupt = UnkeptRecorder if arguments.no_save else Recorder, Interrupt()
     with counted_as_running(screen), closing(recorder_type(store, screen.note)) as recorder:
         conversation = conversation_for(arguments, settings, store, recorder)
-        with interrupt.installed():
-            ended, top_k = _answer(arguments, settings, conversation, question, screen, interrupt)
+        ended, top_k = _answer(arguments, settings, conversation, question, screen, interrupt)
     if ended is not None and arguments.stats:
         screen.stats(answer_record.stats_lines(ended.stats, ended.reason, top_k))
     if ended is None or ended.reason == CANCELLED or interrupt.since is not None:
@@ -77,7 +77,7 @@ def _answer(
     config = replace(settings.engine_config(), domain=conversation.chat.domain)
     exchange = conversation.ask(question)
     screen.json({"event": "chat", "chat_id": conversation.chat_id, "is_saved": not arguments.no_save})
-    with running_engine(config, screen, interrupt) as (link, ready):
+    with running_engine(config, screen) as (link, ready):
         conversation.set_model(ready.model_name)
         tell = None if arguments.thinking else screen.note
         conversation.thinking = thinking_choice(arguments.thinking or settings.text("chat.thinking"), ready, tell)

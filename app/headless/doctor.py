@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
 from app.engine_bridge import EngineLink
-from app.headless.engine_run import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Interrupt, started_engine
+from app.headless.engine_run import EXIT_FAILED, EXIT_OK, started_engine
 from app.headless.screen import HeadlessScreen
 from app.headless.self_checks import FAIL, OK, WARN, Check, self_checks
 from app.headless.terminal_text import bold, json_text
@@ -29,34 +29,30 @@ def run(arguments: argparse.Namespace) -> int:
     """Run `moe-chat doctor`; returns the exit code: 1 when a check failed. Raises ConfigError."""
     settings, paths = Settings.of(arguments), AppPaths.from_environment()
     diagnose = Diagnose(_REQUEST_ID, settings.engine_config())
-    interrupt, checks = Interrupt(), []
-    with interrupt.installed():
-        for check in _all_checks(paths, settings, diagnose, interrupt):
-            checks.append(check)
-            if not arguments.json:
-                _print(check)
+    checks = []
+    for check in _all_checks(paths, settings, diagnose):
+        checks.append(check)
+        if not arguments.json:
+            _print(check)
     if arguments.json:
         print(json_text({"is_ok": not _failed(checks), "checks": [asdict(check) for check in checks]}))
-    elif interrupt.since is None:
+    else:
         print(_summary(checks))
-    if interrupt.since is not None:
-        return EXIT_INTERRUPTED
     return EXIT_FAILED if _failed(checks) else EXIT_OK
 
 
-def _all_checks(paths: AppPaths, settings: Settings, diagnose: Diagnose, interrupt: Interrupt) -> Iterator[Check]:
+def _all_checks(paths: AppPaths, settings: Settings, diagnose: Diagnose) -> Iterator[Check]:
     yield from self_checks(paths, settings)
-    if interrupt.since is None:
-        yield from _engine_checks(paths, diagnose, interrupt)
+    yield from _engine_checks(paths, diagnose)
 
 
-def _engine_checks(paths: AppPaths, diagnose: Diagnose, interrupt: Interrupt) -> Iterator[Check]:
+def _engine_checks(paths: AppPaths, diagnose: Diagnose) -> Iterator[Check]:
     """What the engine found; where its process cannot be started, ends or is silent, that is what was found."""
     screen = HeadlessScreen()
     try:
         with started_engine(paths, screen) as link:
             link.send(diagnose)
-            ended = _diagnosed(link, screen, interrupt)
+            ended = _diagnosed(link, screen)
     except OSError as error:
         yield Check("engine", FAIL, f"Its process could not be started: {error}.", f"Its log: {paths.engine_log}")
     except MoeChatError as error:
@@ -66,14 +62,14 @@ def _engine_checks(paths: AppPaths, diagnose: Diagnose, interrupt: Interrupt) ->
             yield from _checks_in(ended)
         elif isinstance(ended, Failed):
             yield Check("engine", FAIL, f"{ended.title}: {ended.message}", ended.hint)
-        elif interrupt.since is None:
+        else:
             yield Check("engine", FAIL, f"It said nothing for {_PATIENCE_S:.0f} s.", f"Its log: {paths.engine_log}")
 
 
-def _diagnosed(link: EngineLink, screen: HeadlessScreen, interrupt: Interrupt) -> TaskEnded | Failed | None:
-    """How the diagnosis ended; None when it was stopped, or the engine is silent."""
+def _diagnosed(link: EngineLink, screen: HeadlessScreen) -> TaskEnded | Failed | None:
+    """How the diagnosis ended; None: the engine is silent."""
     heard_at = time.monotonic()
-    while interrupt.since is None and time.monotonic() - heard_at < _PATIENCE_S:
+    while time.monotonic() - heard_at < _PATIENCE_S:
         event = link.wait_event(_POLL_S)
         if event is None:
             continue

@@ -1,4 +1,4 @@
-"""An engine without a screen: started, loaded, listened to, interrupted, and ended whatever happens."""
+"""An engine without a screen: started, loaded, listened to, stopped, and ended whatever happens."""
 
 from __future__ import annotations
 
@@ -21,31 +21,49 @@ from engine.events import EngineReady, Event, Failed
 EXIT_OK, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 130
 
 _POLL_S = 0.1
-_STOP_WAIT_S = 3.0
-"""How long a stopped answer may take to end before the engine is closed anyway."""
+_STOP_WAIT_S = 0.6
+"""How long a stopped answer may take to end before the engine is closed anyway. With that it is gone in two seconds."""
+
+
+class InputInterrupted(Exception):
+    """The user pressed ctrl+c while something was read from the terminal."""
 
 
 class Interrupt:
-    """Whether the user pressed ctrl+c: once stops the answer, twice stops the program."""
+    """Whether the user pressed ctrl+c: once stops what is going on, an answer or a line of input, twice ends the
+    program."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_reading: bool = False) -> None:
+        """`is_reading`: the first ctrl+c raises InputInterrupted, because reading goes on otherwise."""
         self.since: float | None = None
+        self._is_reading = is_reading
+        self._previous: Callable[[int, FrameType | None], object] | None = None
 
-    def handle(self, _signal: int, _frame: FrameType | None) -> None:
+    def handle(self, number: int, frame: FrameType | None) -> None:
         """The handler of SIGINT."""
-        if self.since is not None:
+        if self.since is None:
+            self.since = time.monotonic()
+            if self._is_reading:
+                raise InputInterrupted
+        elif self._previous is not None:
+            self._previous(number, frame)
+        else:
             raise KeyboardInterrupt
-        self.since = time.monotonic()
 
     @property
     def is_overdue(self) -> bool:
-        """The user has waited long enough for the answer to stop."""
+        """The answer had its time to stop."""
         return self.since is not None and time.monotonic() - self.since > _STOP_WAIT_S
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Handle SIGINT meanwhile."""
-        previous = signal.signal(signal.SIGINT, self.handle)
+        """Handle SIGINT meanwhile, unless it is ignored."""
+        previous = signal.getsignal(signal.SIGINT)
+        if previous is signal.SIG_IGN:
+            yield
+            return
+        self._previous = previous if callable(previous) else None
+        signal.signal(signal.SIGINT, self.handle)
         try:
             yield
         finally:
@@ -65,12 +83,12 @@ class EngineFailure(MoeChatError):
 def started_engine(paths: AppPaths, screen: HeadlessScreen) -> Iterator[EngineLink]:
     """An engine's process, with no model yet, closed at the end whatever happens."""
     link = make_link(paths)
-    link.start()
     try:
+        link.start()
         yield link
     finally:
-        screen.clear_progress()
         link.close()
+        screen.clear_progress()
 
 
 @contextmanager
@@ -86,34 +104,34 @@ def counted_as_running(screen: HeadlessScreen) -> Iterator[None]:
 
 
 @contextmanager
-def running_engine(
-    config: EngineConfig, screen: HeadlessScreen, interrupt: Interrupt
-) -> Iterator[tuple[EngineLink, EngineReady]]:
-    """An engine with its model loaded, closed at the end whatever happens. Raises EngineFailure, KeyboardInterrupt."""
+def running_engine(config: EngineConfig, screen: HeadlessScreen) -> Iterator[tuple[EngineLink, EngineReady]]:
+    """An engine with its model loaded, closed at the end whatever happens. Raises EngineFailure."""
     with started_engine(AppPaths.from_environment(), screen) as link:
         link.send(Load(config))
-        for event in events_of(link, interrupt):
+        for event in events_of(link):
             screen.event(event)
             if isinstance(event, EngineReady):
                 yield link, event
                 return
             if isinstance(event, Failed):
                 raise EngineFailure(event)
-        raise KeyboardInterrupt
 
 
-def events_of(
-    link: EngineLink, interrupt: Interrupt, on_interrupt: Callable[[], None] | None = None
-) -> Iterator[Event]:
-    """Events as they come. After ctrl+c: `on_interrupt` once and a while longer; without one, the end."""
-    told = False
+def events_of(link: EngineLink) -> Iterator[Event]:
+    """Events as they come, without end."""
     while True:
         event = link.wait_event(_POLL_S)
         if event is not None:
             yield event
-        if interrupt.since is not None:
-            if on_interrupt is None or interrupt.is_overdue:
-                return
-            if not told:
-                told = True
-                on_interrupt()
+
+
+def events_until_stopped(link: EngineLink, interrupt: Interrupt, on_interrupt: Callable[[], None]) -> Iterator[Event]:
+    """Events as they come. After ctrl+c: `on_interrupt` once, and those that come in a short while."""
+    is_told = False
+    while not interrupt.is_overdue:
+        event = link.wait_event(_POLL_S)
+        if event is not None:
+            yield event
+        if interrupt.since is not None and not is_told:
+            is_told = True
+            on_interrupt()

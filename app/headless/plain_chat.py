@@ -11,7 +11,14 @@ from dataclasses import replace
 from app.crash_log import describe
 from app.domains import domain_named
 from app.headless.answer import HeadlessAnswers
-from app.headless.engine_run import EXIT_OK, EngineFailure, Interrupt, counted_as_running, running_engine
+from app.headless.engine_run import (
+    EXIT_OK,
+    EngineFailure,
+    InputInterrupted,
+    Interrupt,
+    counted_as_running,
+    running_engine,
+)
 from app.headless.plain_commands import PlainChat, run_command
 from app.headless.screen import HeadlessScreen
 from app.keeping.recorder import Recorder
@@ -32,12 +39,10 @@ def run(arguments: argparse.Namespace) -> int:
     domain = domain_named(settings.text("chat.domain"))
     config = replace(settings.engine_config(), domain=domain.name)
     store = ChatStore(AppPaths.from_environment().chats_db)
-    interrupt = Interrupt()
     with contextlib.ExitStack() as held:
         held.enter_context(counted_as_running(screen))
         recorder = held.enter_context(contextlib.closing(Recorder(store, screen.note)))
-        with interrupt.installed():
-            link, ready = held.enter_context(running_engine(config, screen, interrupt))
+        link, ready = held.enter_context(running_engine(config, screen))
         answers = HeadlessAnswers(link, ready, screen, config.mode)
         chat = PlainChat(store, recorder, screen, settings, answers, domain)
         screen.note(f"{ready.model_name} is ready; the domain is {domain.title}. {_HOW_TO}")
@@ -51,11 +56,7 @@ def _converse(chat: PlainChat, screen: HeadlessScreen) -> None:
         with contextlib.suppress(ImportError):
             importlib.import_module("readline")  # gives `input` editing and history
     while not chat.is_over:
-        try:
-            message = _read_message()
-        except KeyboardInterrupt:
-            screen.note("\n/quit or ctrl+d leaves.")
-            continue
+        message = _next_message(screen)
         if message is None:
             screen.note("" if sys.stdin.isatty() else "The input has ended.")
             return
@@ -68,6 +69,19 @@ def _converse(chat: PlainChat, screen: HeadlessScreen) -> None:
             if isinstance(error, EngineFailure) and error.failure.is_fatal:
                 raise
             screen.note(describe(error.title, error.message, error.hint))
+
+
+def _next_message(screen: HeadlessScreen) -> str | None:
+    """As `_read_message`. On a terminal the first ctrl+c drops what is typed, and says how to leave."""
+    if not sys.stdin.isatty():
+        return _read_message()
+    interrupt = Interrupt(is_reading=True)
+    with interrupt.installed():
+        while True:
+            try:
+                return _read_message()
+            except InputInterrupted:
+                screen.note("\nctrl+c again, ctrl+d or /quit leaves.")
 
 
 def _read_message() -> str | None:

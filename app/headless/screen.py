@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from dataclasses import asdict
 from typing import TextIO
@@ -17,6 +18,7 @@ from engine.events import (
     Failed,
     LoadProgress,
     ModeChanged,
+    Notice,
     PrefillProgress,
     TaskProgress,
     TextDelta,
@@ -60,6 +62,8 @@ def event_json(event: Event) -> dict[str, object] | None:
             }
         case DomainSet():
             return {"event": "domain", **asdict(event)}
+        case Notice():
+            return {"event": "notice", **asdict(event)}
         case Failed():
             told = {"title": event.title, "message": event.message, "hint": event.hint, "kind": event.kind}
             return {"event": "error", **told}
@@ -112,6 +116,8 @@ class HeadlessScreen:
             case EngineReady():
                 for notice in event.notices:
                     self.note(notice)
+            case Notice(message, hint):
+                self.note(f"{message} {hint}".strip())
             case DomainSet() if text := profile_words.warmed(event):
                 self.note(text)
             case TextDelta(is_thinking=True):
@@ -143,10 +149,12 @@ class HeadlessScreen:
             self._open_line = None
 
     def clear_progress(self) -> None:
-        """Take the progress line off the terminal."""
+        """Take the progress line off the terminal. Raises nothing: it is part of every end, also where the terminal is
+        gone."""
         if self._has_progress:
-            print(_CLEAR_LINE, end="", file=sys.stderr, flush=True)
             self._has_progress = False
+            with contextlib.suppress(OSError, ValueError):
+                print(_CLEAR_LINE, end="", file=sys.stderr, flush=True)
 
     def _prefill(self, event: PrefillProgress) -> None:
         if event.left_out_messages and self._told_stage != _LEFT_OUT:

@@ -11,10 +11,8 @@ from app.command_line import options
 from app.engine_bridge import EngineLink
 from app.headless.engine_run import (
     EXIT_FAILED,
-    EXIT_INTERRUPTED,
     EXIT_OK,
     EngineFailure,
-    Interrupt,
     counted_as_running,
     events_of,
     running_engine,
@@ -34,7 +32,6 @@ from engine.api import (
     BenchPrediction,
     BenchPrefill,
     BuildProfile,
-    Cancel,
     DeleteProfile,
     Plan,
     RecordTrace,
@@ -44,7 +41,7 @@ from engine.api import (
     Verify,
 )
 from engine.config import EngineConfig
-from engine.events import Failed, TaskEnded
+from engine.events import UNLOADED, Failed, TaskEnded
 
 Task = Verify | Bench | Plan | BuildProfile | ShowProfile | DeleteProfile | RecordTrace | TuneEviction | ResetEviction
 
@@ -62,17 +59,13 @@ def run(arguments: argparse.Namespace) -> int:
     settings = Settings.of(arguments)
     config = settings.engine_config()
     task = _task(arguments, config)
-    interrupt, screen = Interrupt(), HeadlessScreen(is_json=False)
+    screen = HeadlessScreen(is_json=False)
     for problem in settings.problems:
         screen.note(problem)
-    with interrupt.installed(), _engine_for(task, config, screen, interrupt) as link:
-        ended = _run(link, task, screen, interrupt)
-    if ended is None:
-        return EXIT_INTERRUPTED
+    with _engine_for(task, config, screen) as link:
+        ended = _run(link, task, screen)
     changes = settings.engine_changes() if isinstance(task, _MEASURES) else {}
     print_report(ended.lines, {"is_ok": ended.is_ok, **ended.report}, changes, is_json=arguments.json)
-    if interrupt.since is not None:
-        return EXIT_INTERRUPTED
     return EXIT_OK if ended.is_ok else EXIT_FAILED
 
 
@@ -108,25 +101,23 @@ def _task(arguments: argparse.Namespace, config: EngineConfig) -> Task:
 
 
 @contextmanager
-def _engine_for(task: Task, config: EngineConfig, screen: HeadlessScreen, interrupt: Interrupt) -> Iterator[EngineLink]:
+def _engine_for(task: Task, config: EngineConfig, screen: HeadlessScreen) -> Iterator[EngineLink]:
     """With the model loaded, except for what is done without it."""
     if isinstance(task, Plan | ResetEviction):
         with started_engine(AppPaths.from_environment(), screen) as link:
             yield link
     else:
-        with counted_as_running(screen), running_engine(config, screen, interrupt) as (link, _ready):
+        with counted_as_running(screen), running_engine(config, screen) as (link, _ready):
             yield link
 
 
-def _run(link: EngineLink, task: Task, screen: HeadlessScreen, interrupt: Interrupt) -> TaskEnded | None:
-    """How the task ended; None when the user stopped it."""
+def _run(link: EngineLink, task: Task, screen: HeadlessScreen) -> TaskEnded:
+    """How the task ended. Raises EngineFailure."""
     link.send(task)
-    for event in events_of(link, interrupt, on_interrupt=lambda: link.send(Cancel(_REQUEST_ID))):
+    for event in events_of(link):
         screen.event(event)
         if isinstance(event, TaskEnded):
             return event
-        if isinstance(event, Failed):
-            if interrupt.since is not None:
-                return None
+        if isinstance(event, Failed) and event.kind != UNLOADED:
             raise EngineFailure(event)
-    return None
+    raise AssertionError("events have no end")

@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from app.command_line import options
-from app.headless.engine_run import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EngineFailure, Interrupt
+from app.headless.engine_run import EXIT_FAILED, EXIT_OK, EngineFailure
 from app.headless.report import print_report
 from app.headless.screen import HeadlessScreen
 from app.instance import InstanceLock
@@ -36,18 +36,15 @@ def bench_screen(arguments: argparse.Namespace) -> int:
     num_pairs = _QUICK_PAIRS if arguments.quick else _PAIRS
     if arguments.rounds is not None:
         num_pairs = options.at_least_one(arguments.rounds, "--rounds")
-    paths, screen, interrupt = AppPaths.from_environment(), HeadlessScreen(), Interrupt()
+    paths, screen = AppPaths.from_environment(), HeadlessScreen()
     lock = InstanceLock(paths.instance_lock)
     for note in (*settings.problems, lock.acquire()):
         if note:
             screen.note(note)
     try:
-        with interrupt.installed():
-            cost = _measured(settings, paths, num_pairs, screen, interrupt)
+        cost = _measured(settings, paths, num_pairs, screen)
     finally:
         lock.release()
-    if cost is None:
-        return EXIT_INTERRUPTED
     print_report(cost.lines(), cost.as_dict(), settings.engine_changes(), is_json=arguments.json)
     return EXIT_OK if cost.is_ok else EXIT_FAILED
 
@@ -61,10 +58,8 @@ def _greedy(settings: Settings, num_tok: int) -> Settings:
     return settings
 
 
-def _measured(
-    settings: Settings, paths: AppPaths, num_pairs: int, screen: HeadlessScreen, interrupt: Interrupt
-) -> ScreenCost | None:
-    """None when the user stopped it. Raises MoeChatError."""
+def _measured(settings: Settings, paths: AppPaths, num_pairs: int, screen: HeadlessScreen) -> ScreenCost:
+    """Raises MoeChatError."""
 
     def work(tell: Callable[[object], None]) -> None:
         from app.screen_cost.asking_app import run_app
@@ -73,8 +68,6 @@ def _measured(
 
     with TemporaryDirectory() as folder, closing(UnseenTerminal(work, _COLUMNS, _ROWS)) as terminal:
         for told in terminal.messages():
-            if interrupt.since is not None:
-                return None
             match told:
                 case TaskProgress():
                     screen.event(told)

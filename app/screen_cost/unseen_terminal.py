@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterator
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 
+from app.command_line.stop_signals import forget_in_child
 from app.crash_log import log_crash
 
 _POLL_S = 0.1
-_GRACE_S = 3.0
+_GRACE_S = 0.5
 """How long the process may take to end before it is killed."""
 
 
@@ -80,6 +81,7 @@ class UnseenTerminal:
 def _be(work: Callable[[Callable[[object], None]], None], told: Connection, columns: int, rows: int) -> None:
     """The new process, to its end."""
     status = 1
+    forget_in_child()
     try:
         termios.tcsetwinsize(0, (rows, columns))
         os.environ.update(TERM="xterm-256color", COLORTERM="truecolor")

@@ -57,6 +57,8 @@ class OffloadedModel:
         del inspected  # and with it the model on the meta device
         self.state = StepState(is_cancelled=is_cancelled, after_layer=after_layer)
         self._plant: ExpertPlant | None = None
+        self.is_whole = False
+        """The experts are put together, and answers can be given."""
         try:
             self.tuned = tuned_eviction(self.fingerprint)
             on_progress(LoadProgress("warm-up", 0, 0, ""))
@@ -120,7 +122,10 @@ class OffloadedModel:
         kv.reset()
 
     def rebuild(self, config: EngineConfig, slots_per_layer: Sequence[int]) -> None:
-        """Other policies, another link or other slots over the same loaded model; the expert cache begins empty."""
+        """Other policies, another link or other slots over the same loaded model; the expert cache begins empty.
+
+        Where it raises, the engine is not whole: it can be rebuilt again or closed, and nothing else."""
+        self.is_whole = False
         if self._plant is not None:
             self._dismantle(self._plant)
         self.config = config
@@ -131,6 +136,7 @@ class OffloadedModel:
         self.prefetching, self.prefill = plant.prefetching, plant.prefill
         self.expert_compute_s = plant.expert_compute_s
         self.decoder.cache.reset()
+        self.is_whole = True
 
     def _calibrate(self) -> None:
         """Finds the number of threads and, for that number, the quickest products and what a step takes at least."""
@@ -160,7 +166,9 @@ class OffloadedModel:
             withheld.module.offload_layer = ProbedLayer()  # type: ignore[assignment]
         self._plant = None
         self.state.abandon_prefill = lambda: None
-        del plant, self.link, self.pool, self.cache, self.layers, self.prefetching, self.prefill
+        del plant
+        for name in ("link", "pool", "cache", "layers", "prefetching", "prefill"):
+            self.__dict__.pop(name, None)  # a rebuild that failed has not made them
 
     def set_mode(self, mode: str) -> None:
         """EXACT or APPROX from the next step on."""

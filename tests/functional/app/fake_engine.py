@@ -214,6 +214,9 @@ class FakeEngine:
     def wait_event(self, timeout: float | None) -> Event | None:
         return self.events.popleft() if self.events else None
 
+    def begin_close(self) -> None:
+        """Ends at once when it is closed."""
+
     def close(self) -> None:
         self.is_closed = True
 

@@ -19,6 +19,7 @@ from tests.architectures.tiny import save_endless_checkpoint
 from tests.functional.app.terminal import CTRL_Q, CTRL_Z, ENTER, ESCAPE, F8, Terminal
 
 GONE_S = 2.0
+EXIT_CODES = {"ctrl+q": 0, "SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}
 SLOW_LINK = "200kB/s"
 """A tiny expert takes an eighth of a second."""
 LONG_QUESTION = " ".join(f"w{3 + number % 120}" for number in range(200))
@@ -105,12 +106,14 @@ def _long(stage: Callable[[Terminal], None], way: str) -> object:
         (load, "ctrl+q"),
         (load, "SIGINT"),
         (load, "SIGTERM"),
+        (load, "SIGHUP"),
         (prefill, "ctrl+q"),
         (decode, "SIGINT"),
         _long(prefill, "SIGINT"),
         _long(prefill, "SIGTERM"),
         _long(decode, "ctrl+q"),
         _long(decode, "SIGTERM"),
+        _long(decode, "SIGHUP"),
     ],
 )
 def test_it_is_gone_within_two_seconds_and_leaves_no_process(
@@ -122,7 +125,7 @@ def test_it_is_gone_within_two_seconds_and_leaves_no_process(
     assert children
     begun = monotonic()
     leave(app, way)
-    assert app.wait(GONE_S) == 0
+    assert app.wait(GONE_S) == EXIT_CODES[way]
     gone, left = psutil.wait_procs(children, timeout=max(0.0, GONE_S - (monotonic() - begun)))
     assert left == []
     assert len(gone) == len(children)

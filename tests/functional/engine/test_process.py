@@ -17,15 +17,17 @@ import psutil
 import pytest
 
 from engine import client
-from engine.api import Cancel, Diagnose, Load, SetMode
+from engine.api import Cancel, Diagnose, Load, SetMode, Submit
 from engine.config import APPROX, EXACT
 from engine.errors import EngineDiedError
 from engine.events import (
     CANCELLED,
     LENGTH,
+    EngineReady,
     Failed,
     LoadProgress,
     ModeChanged,
+    Notice,
     PrefillProgress,
     TaskEnded,
     TaskProgress,
@@ -257,16 +259,25 @@ def has_come_to_rest(process: psutil.Process) -> bool:
 
 
 def test_what_was_asked_for_before_loading(new_engine: NewEngine, tiny: Path) -> None:
-    """While torch is still being imported a load only waits: it is cancelled all the same, and the mode is kept."""
+    """While torch is still being imported a load only waits: it is cancelled all the same."""
     engine = new_engine()
-    engine.client.send(SetMode(APPROX))
     engine.client.send(Load(config_of(tiny)))
     engine.client.send(Cancel())
     failed = engine.until(Failed)
     assert (failed.request_id, failed.title, failed.is_fatal) == (None, "Stopped", False)
-    ready = engine.load(tiny)
-    assert dict(ready.effective)["mode"].startswith(APPROX)
-    assert engine.until_snapshot(lambda snapshot: snapshot.phase == "idle").mode == APPROX
+    check_that_a_load_has_its_own_mode(engine, tiny)
+
+
+def check_that_a_load_has_its_own_mode(engine: RunningEngine, tiny: Path) -> None:
+    """It wins over what was set before it was sent; what is set after that wins over it."""
+    for mode, then in ((EXACT, APPROX), (APPROX, EXACT)):
+        engine.client.send(SetMode(then))
+        ready = engine.load(tiny, mode=mode)
+        assert dict(ready.effective)["mode"].startswith(mode)
+        assert engine.until_snapshot(lambda snapshot: snapshot.phase == "idle").mode == mode
+        engine.client.send(Load(config_of(tiny, mode=mode)))
+        engine.client.send(SetMode(then))
+        assert dict(engine.until(EngineReady).effective)["mode"].startswith(then)
 
 
 def test_loading_again(new_engine: NewEngine, tiny: Path, tmp_path: Path, demo_folder: Path) -> None:
@@ -320,3 +331,58 @@ def test_a_diagnosis_needs_no_loaded_model(new_engine: NewEngine, tiny: Path) ->
     checks = ended.report["checks"]
     assert isinstance(checks, list)
     assert {check["verdict"] for check in checks} <= {"ok", "warn"}
+
+
+# -- a log that cannot be written
+
+
+@pytest.mark.parametrize("kind", ["a full disk", "a folder"])
+def test_without_a_log_it_works_and_errors_are_told_in_full(tmp_path: Path, tiny: Path, kind: str) -> None:
+    engine = RunningEngine(Path("/dev/full") if kind == "a full disk" else tmp_path)
+    try:
+        engine.client.start()
+        if kind == "a folder":
+            notice = engine.until(Notice)
+            assert str(tmp_path) in notice.message
+            assert "MOE_CHAT_HOME" in notice.hint
+        engine.load(tiny)
+        engine.client.send(Submit(1, "no messages"))  # type: ignore[arg-type]
+        failed = engine.until(Failed)
+        assert (failed.request_id, failed.is_fatal) == (1, False)
+        assert failed.message
+        assert "It happened in" in failed.hint
+        assert ".py:" in failed.hint
+        assert engine.ask(2, QUESTION, max_new_tok=2).reason == LENGTH
+    finally:
+        engine.client.close()
+
+
+# -- the client's own states
+
+
+def test_a_client_that_is_used_in_any_order(new_engine: NewEngine, tiny: Path) -> None:
+    engine = new_engine()
+    engine.client.start()  # once more: the first one is ended
+    pid = engine.process.pid
+    engine.load(tiny)
+    assert engine.process.pid == pid
+    engine.client.close()
+    engine.client.close()
+    assert not engine.client.is_alive
+    with pytest.raises(EngineDiedError):
+        engine.client.send(Cancel())
+    engine.client.start()
+    assert engine.client.snapshot is None
+    assert engine.load(tiny).num_layers == 3
+
+
+def test_a_stopped_engine_holds_up_neither_commands_nor_the_end(new_engine: NewEngine, tiny: Path) -> None:
+    """It reads nothing: what is sent waits, and closing kills it."""
+    engine = new_engine()
+    engine.load(tiny)
+    engine.process.suspend()
+    began_s = monotonic()
+    for number in range(50):
+        engine.submit(number, "w5 " * 20_000)
+    assert monotonic() - began_s < GONE_S
+    assert seconds_to_close(engine) < GONE_S

@@ -239,5 +239,5 @@ def test_a_full_disk_is_refused_before_the_download(tmp_path: Path, monkeypatch:
 
 
 def test_a_child_that_dies_is_an_error() -> None:
-    with pytest.raises(DownloadError, match="ended without a word"):
+    with pytest.raises(DownloadError, match="ended without an answer"):
         hub_download.download_model("owner/model", ignore, never, [sys.executable, "-c", ""])
