@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 from engine.checkpoint.hub_download import download_model
-from engine.checkpoint.shards import list_shards
+from engine.checkpoint.shards import choose_shards, pickled_file
 from engine.config import DEMO_MODEL
 from engine.demo.model import never
 from engine.demo.process import ensure_demo_apart
@@ -16,7 +16,6 @@ from engine.demo.wheel import IsCancelled, Progress
 from engine.errors import CheckpointError, ModelNotFoundError, UnsupportedModelError
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-_PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 
 
 def resolve_model(name: str, progress: Progress, is_cancelled: IsCancelled = never) -> Path:
@@ -80,7 +79,7 @@ def cached_snapshot(repo_id: str) -> Path | None:
 
 def _has_all_weights(folder: Path) -> bool:
     try:
-        return not list_shards(folder).missing
+        return not choose_shards(folder).missing
     except (CheckpointError, UnsupportedModelError):
         return False
 
@@ -107,8 +106,8 @@ def _gguf(path: Path) -> UnsupportedModelError:
 
 
 def _no_weights(path: Path) -> CheckpointError | UnsupportedModelError:
-    pickled = next((file.name for pattern in _PICKLED for file in sorted(path.glob(pattern))), None)
-    if pickled is None:
+    pickled = pickled_file(path)
+    if not pickled:
         return CheckpointError(
             f"{path} holds no weights: there is no safetensors file in it.",
             "Fetch the model again, weights included.",

@@ -66,14 +66,14 @@ def test_what_a_sound_file_holds(tmp_path: Path) -> None:
         ({"x": {"dtype": "F32"}}, "'x' makes no sense"),
         ({"x": [1, 2]}, "'x' makes no sense"),
         ({"x": None}, "'x' makes no sense"),
-        ([SOUND], "not valid JSON"),
+        ([SOUND], "it is a list, not a JSON object"),
         (b"{", "not valid JSON"),
-        (b"\xff\xfe\x00", "not valid JSON"),
+        (b"\xff\xfe\x00", "byte 0 is not UTF-8 text"),
         (b"", "not valid JSON"),
-        (b"[" * 100_000, "not valid JSON"),
-        (b'{"x": ' * 20_000, "not valid JSON"),
-        (b'{"x": ' + b"9" * 5000 + b"}", "not valid JSON"),
-        (b'{"x": {"dtype": "F32", "shape": [NaN], "data_offsets": [0, 16]}}', "'x' makes no sense"),
+        (b"[" * 100_000, "nested more than 8 deep"),
+        (b'{"x": ' * 20_000, "nested more than 8 deep"),
+        (b'{"x": ' + b"9" * 5000 + b"}", "a number of 5000 digits"),
+        (b'{"x": {"dtype": "F32", "shape": [NaN], "data_offsets": [0, 16]}}', "holds NaN"),
         (b'{"x": %b, "x": %b}' % ((json.dumps(SOUND).encode(),) * 2), "'x' is there twice"),
     ],
 )
@@ -87,7 +87,7 @@ def test_a_lying_header(tmp_path: Path, header: object, message: str) -> None:
 
 def test_an_unknown_dtype_is_not_supported_rather_than_damaged(tmp_path: Path) -> None:
     path = write(tmp_path / "model.safetensors", {"x": SOUND | {"dtype": "F4"}})
-    with pytest.raises(UnsupportedModelError, match=r"model\.safetensors: 'x' is stored as F4"):
+    with pytest.raises(UnsupportedModelError, match=r"model\.safetensors: 'x' is stored as 'F4'"):
         read_header(path)
 
 
@@ -118,7 +118,7 @@ def test_a_file_cut_short_after_its_header_was_read(tmp_path: Path) -> None:
     path = write(tmp_path / "model.safetensors", {"x": SOUND})
     (entry,) = read_header(path)
     path.write_bytes(path.read_bytes()[:-4])
-    with pytest.raises(CheckpointError, match=r"model\.safetensors ends at byte"):
+    with pytest.raises(CheckpointError, match=r"model\.safetensors is truncated.* 4 bytes too early"):
         entry.read()
     path.unlink()
     with pytest.raises(CheckpointError, match=r"model\.safetensors: No such file"):
