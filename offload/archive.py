@@ -120,7 +120,7 @@ def _read_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray
             shape, is_fortran, dtype = np.lib.format.read_array_header_2_0(stream)
         else:
             raise _Unusual(f"{shown(member.filename)} is of the array format {version}")
-        if dtype.hasobject or dtype.fields is not None or is_fortran:
+        if dtype.hasobject or dtype.fields is not None or is_fortran or max(shape, default=0) > _MAX_FILE_BYTES:
             raise _Unusual(f"{shown(member.filename)} is no plain array")
         num_bytes = math.prod(shape) * dtype.itemsize
         if not 0 <= num_bytes <= member.file_size:

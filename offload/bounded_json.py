@@ -51,6 +51,8 @@ def parse_json(content: bytes, limits: Limits) -> Any:
     except ValueError as error:
         raise NotReadable(f"it is not valid JSON: {error}") from error
     _check_depth(value, limits.max_depth)
+    if b"\\ud" in content or b"\\uD" in content:
+        _check_characters(value)
     return value
 
 
@@ -103,6 +105,14 @@ def _infinity(name: str) -> float:
 
 def _no_constant(name: str) -> NoReturn:
     raise NotReadable(f"it holds {name}, which is no number")
+
+
+def _check_characters(value: object) -> None:
+    """Half of a pair of escapes is no character, and no library can write it as UTF-8."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise NotReadable("it holds half a character (a lone surrogate)") from error
 
 
 def _check_depth(value: object, max_depth: int) -> None:

@@ -106,6 +106,8 @@ def read_config_file(folder: Path) -> dict[str, Any]:
 
 def config_problem(config: Mapping[str, Any]) -> str:
     """What is wrong with the values of a configuration, and under which key; empty: nothing that could be told."""
+    if not config.get("model_type"):
+        return "it does not name its model type (model_type)"
     for name, part in _parts(config):
         for key, value in part.items():
             if value is not None and (problem := _value_problem(key, value)):

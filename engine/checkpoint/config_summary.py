@@ -35,7 +35,7 @@ def has_config(folder: Path) -> bool:
 def summarise_config(config: Mapping[str, object]) -> ConfigSummary:
     """The summary of a configuration that `read_config_file` has checked."""
     text = text_part(config)
-    architecture = str(config.get("model_type") or "")
+    architecture = str(config["model_type"])
     num_experts = largest_number(text, NUM_EXPERTS)
     return ConfigSummary(
         architecture,
@@ -62,8 +62,6 @@ def _quantization(config: Mapping[str, object], text: Mapping[str, object]) -> s
 
 
 def _problem(architecture: str, has_experts: bool, quantization: str) -> str:
-    if not architecture:
-        return "config.json does not name its model type"
     if not has_experts:
         return "not a Mixture-of-Experts model"
     name = architecture if len(architecture) <= 60 else shown(architecture)

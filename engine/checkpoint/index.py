@@ -96,7 +96,8 @@ def _entry(path: Path, tensor: StoredTensor) -> TensorEntry:
 def read_index(folder: Path) -> dict[str, TensorEntry]:
     """Every tensor of the checkpoint, by key. Raises CheckpointError; a key in two shards is one."""
     entries: dict[str, TensorEntry] = {}
-    for path in checkpoint_files(folder):
+    paths = checkpoint_files(folder)
+    for path in paths:
         for entry in read_header(path):
             if entry.key in entries:
                 raise CheckpointError(
@@ -104,5 +105,5 @@ def read_index(folder: Path) -> dict[str, TensorEntry]:
                 )
             entries[entry.key] = entry
     if not entries:
-        raise CheckpointError(f"{folder} holds no tensors.", REFETCH)
+        raise CheckpointError(f"{paths[0]} holds no tensors.", REFETCH)
     return entries

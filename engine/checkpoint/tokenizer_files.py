@@ -12,7 +12,7 @@ from typing import Any, Final
 from engine.checkpoint.json_file import REFETCH, SETTINGS, TOKENIZER_SETTINGS, read_json_object
 from engine.errors import CheckpointError
 from offload.bounded_json import kind_of, shown
-from offload.regular_file import TooLarge, require_regular, why
+from offload.regular_file import TooLarge, read_whole, require_regular, why
 
 TOKENIZER_FILES: Final = ("tokenizer.json", "tokenizer.model", "vocab.json", "tokenizer_config.json")
 """A folder without any of them has no tokenizer."""
@@ -23,6 +23,8 @@ _NAMES = ("tokenizer", "vocab", "merges", "added_tokens", "special_tokens_map", 
 _TEMPLATES = "additional_chat_templates"
 _MAX_BYTES: Final = {"tokenizer.json": 128 << 20, ".jinja": 1 << 20, ".json": 48 << 20}
 _MAX_OTHER_BYTES = 64 << 20
+_VOCABULARIES: Final = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
+_MAX_REASON_CHARACTERS = 300
 _HINT: Final = "Fetch the tokenizer's files again."
 
 _TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token")
@@ -61,6 +63,8 @@ def check_tokenizer_files(folder: Path) -> None:
     for path in sorted((*folder.iterdir(), *_templates_in(folder))):
         if path.suffix in _ALWAYS_READ or (path.suffix in _READ_BY_NAME and path.name.startswith(_NAMES)):
             _check_size(path)
+        if path.suffix == ".jinja":
+            _check_text(path)
     settings = _read(folder / "tokenizer_config.json")
     special = _read(folder / "special_tokens_map.json")
     for name, values in (("tokenizer_config.json", settings), ("special_tokens_map.json", special)):
@@ -68,6 +72,17 @@ def check_tokenizer_files(folder: Path) -> None:
             raise CheckpointError(f"{folder / name}: {problem}.", _HINT)
     if problem := _problem_of_added_tokens(settings.get("added_tokens_decoder") or {}):
         raise CheckpointError(f"{folder / 'tokenizer_config.json'}: added_tokens_decoder {problem}.", _HINT)
+
+
+def tokenizer_error(folder: Path, error: Exception) -> CheckpointError:
+    """The error for whatever the library raises on files that `check_tokenizer_files` has passed.
+
+    Those with settings have been checked, so that it is the vocabulary that is damaged.
+    """
+    name = next((name for name in _VOCABULARIES if (folder / name).exists()), TOKENIZER_FILES[0])
+    text = " ".join(str(error).split()) or type(error).__name__
+    reason = text if len(text) <= _MAX_REASON_CHARACTERS else f"{text[:_MAX_REASON_CHARACTERS]}..."
+    return CheckpointError(f"The tokenizer's {folder / name} cannot be used: {reason}", _HINT)
 
 
 def _templates_in(folder: Path) -> list[Path]:
@@ -85,6 +100,15 @@ def _check_size(path: Path) -> None:
             raise TooLarge(size, limit)
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {why(error)}.", REFETCH) from error
+
+
+def _check_text(path: Path) -> None:
+    try:
+        read_whole(path, _MAX_BYTES[".jinja"]).decode()
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {why(error)}.", REFETCH) from error
+    except UnicodeDecodeError as error:
+        raise CheckpointError(f"{path} cannot be read: byte {error.start} is not UTF-8 text.", REFETCH) from error
 
 
 def _read(path: Path) -> dict[str, Any]:

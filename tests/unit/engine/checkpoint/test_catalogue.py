@@ -96,6 +96,7 @@ def test_a_config_that_cannot_be_read(tmp_path: Path, text: str) -> None:
 
 def test_missing_shards_are_counted(tmp_path: Path) -> None:
     folder = model(tmp_path)
+    (folder / "model.safetensors").unlink()
     index(folder, *(f"{number}.safetensors" for number in range(8)))
     for number in range(5):
         shard(folder / f"{number}.safetensors")

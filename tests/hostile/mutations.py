@@ -1,0 +1,301 @@
+"""A campaign of seeded damage: which file, and how. A case's number decides everything about it."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from tests.hostile.json_mutations import JSON_CHANGES, changed_json
+from tests.hostile.templates import TEMPLATES
+
+MARKER = "was_run"
+"""A file of this name, beside the damaged folder, is what code that was run would leave."""
+
+_INSTEAD: dict[str, Callable[[Path], None]] = {
+    "a FIFO instead": os.mkfifo,
+    "a folder instead": Path.mkdir,
+    "a device instead": lambda path: path.symlink_to("/dev/zero"),
+    "a terminal instead": lambda path: path.symlink_to("/dev/ptmx"),
+    "a link to nothing": lambda path: path.symlink_to("nowhere"),
+    "a link to itself": lambda path: path.symlink_to(path.name),
+    "an empty file": lambda path: path.touch(),
+    "nothing": lambda path: None,
+    "a socket instead": lambda path: _bind(path),
+    "a huge empty file": lambda path: _sparse(path),
+}
+_BYTES = ("flipped bytes", "flipped bytes", "cut short", "bytes inserted", "bytes repeated")
+_HEADER_OWN = ("the length", "shapes", "dtypes", "offsets", "two keys swapped", "renamed tensors", "missing tensors")
+_ARCHIVE_OWN = ("deflated", "a bomb", "an object array", "a huge shape", "an array twice", "another header")
+_JSON_FILES = (
+    "config.json",
+    "generation_config.json",
+    "tokenizer_config.json",
+    "tokenizer.json",
+    "special_tokens_map.json",
+)
+CONFIG_KEYS = (
+    "num_hidden_layers",
+    "num_labels",
+    "id2label",
+    "vocab_size",
+    "hidden_size",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "num_experts",
+    "num_experts_per_tok",
+    "moe_intermediate_size",
+    "max_position_embeddings",
+    "rope_parameters",
+    "rms_norm_eps",
+    "layer_types",
+    "auto_map",
+    "model_type",
+    "architectures",
+    "dtype",
+    "eos_token_id",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One damaged file. `base` is the folder that is copied: `single`, `sharded` or `files`."""
+
+    number: int
+    base: str
+    file: str
+    how: str
+
+    def __str__(self) -> str:
+        return f"{self.number}: {self.file}, {self.how}"
+
+
+def make_cases(count: int) -> list[Case]:
+    """The first `count` cases, all kinds of files in turn."""
+    return [_case(number) for number in range(count)]
+
+
+def _case(number: int) -> Case:
+    random = Random(number)
+    base, file, kinds = _TARGETS[number % len(_TARGETS)]
+    return Case(number, base, file, random.choice(kinds))
+
+
+_JSON_KINDS = (*JSON_CHANGES, *JSON_CHANGES, *_BYTES, *_INSTEAD)
+_HEADER_KINDS = (*JSON_CHANGES, *_BYTES, *_HEADER_OWN, *_HEADER_OWN, *_INSTEAD)
+_ARCHIVE_KINDS = (*_BYTES, *_BYTES, *_ARCHIVE_OWN, *_INSTEAD)
+_TARGETS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("single", "config.json", ("one known key",)),
+    ("single", "model.safetensors", _HEADER_KINDS),
+    ("sharded", "model.safetensors.index.json", (*_JSON_KINDS, "another index")),
+    *(("single", name, _JSON_KINDS) for name in _JSON_FILES),
+    ("single", "chat_template.jinja", (*_BYTES, *_INSTEAD, *TEMPLATES)),
+    ("files", "trace.npz", _ARCHIVE_KINDS),
+    ("sharded", "a shard", (*_BYTES, *_INSTEAD, *_HEADER_OWN)),
+    ("files", "profile.npz", _ARCHIVE_KINDS),
+    ("single", "pytorch_model.bin", ("a pickle",)),
+    ("files", "eviction.json", _JSON_KINDS),
+    ("files", "prompts.jsonl", (*_JSON_KINDS, "a long line")),
+)
+
+
+def damage(case: Case, folder: Path) -> Path:
+    """Damages a copy of the case's base folder; returns the file. Nothing outside the folder is written."""
+    random = Random(case.number + 1_000_000)
+    path = folder / case.file
+    if case.file == "a shard":
+        path = random.choice(sorted(folder.glob("*.safetensors")))
+    if case.how in _INSTEAD:
+        path.unlink()
+        _INSTEAD[case.how](path)
+        return path
+    content = path.read_bytes() if path.exists() else b""
+    path.write_bytes(_changed(case, content, random, folder.parent / MARKER))
+    return path
+
+
+def _changed(case: Case, content: bytes, random: Random, marker: Path) -> bytes:
+    is_weights = case.file in ("model.safetensors", "a shard")
+    if case.how in _BYTES:
+        reach = _header_end(content) if is_weights else len(content)
+        return _changed_bytes(content, case.how, random, reach)
+    if case.how in TEMPLATES:
+        return TEMPLATES[case.how](random, str(marker)).encode()
+    if case.how == "a pickle":
+        return _pickle(marker)
+    if case.how == "one known key":
+        return _one_known_key(content, random)
+    if case.how == "another index":
+        return _another_index(content, random)
+    if case.how == "a long line":
+        return b'{"prompt": "' + b"a" * (64 << 20) + b'"}'
+    if is_weights:
+        return _changed_weights(content, case.how, random)
+    if case.how in _ARCHIVE_OWN:
+        return changed_archive(content, case.how, random)
+    return changed_json(content, case.how, random)
+
+
+# -- bytes -------------------------------------------------------------------------------------------------------------
+
+
+def _changed_bytes(content: bytes, how: str, random: Random, reach: int) -> bytes:
+    """`reach`: where the interesting part ends."""
+    changed, at = bytearray(content), random.randrange(max(reach, 1))
+    if how == "flipped bytes":
+        for _ in range(random.choice((1, 2, 8))):
+            changed[random.randrange(reach)] ^= random.randint(1, 255)
+    elif how == "cut short":
+        del changed[random.choice((at, random.randrange(len(content)))) :]
+    elif how == "bytes inserted":
+        changed[at:at] = random.randbytes(random.choice((1, 3, 100)))
+    else:
+        changed[at:at] = changed[at : at + random.choice((1, 50, 1000))]
+    return bytes(changed)
+
+
+def _sparse(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(20 << 30)
+
+
+def _bind(path: Path) -> None:
+    """A socket; its name may be longer than the system takes for one, so it is bound from its folder."""
+    before = os.getcwd()
+    os.chdir(path.parent)
+    try:
+        with socket.socket(socket.AF_UNIX) as bound:
+            bound.bind(path.name)
+    finally:
+        os.chdir(before)
+
+
+def _pickle(marker: Path) -> bytes:
+    """A pickle that writes the marker when it is opened."""
+    return b"cposix\nsystem\n(S'touch %s'\ntR." % str(marker).encode()
+
+
+# -- weights -----------------------------------------------------------------------------------------------------------
+
+
+def _header_end(content: bytes) -> int:
+    return min(8 + int.from_bytes(content[:8], "little"), len(content))
+
+
+def _changed_weights(content: bytes, how: str, random: Random) -> bytes:
+    end = _header_end(content)
+    text, values = content[8:end], content[end:]
+    if how == "the length":
+        length = random.choice((0, 1, len(text) - 1, len(text) + 1, 1 << 20, 1 << 40, (1 << 64) - 1))
+        return struct.pack("<Q", length) + text + values
+    changed = _changed_header(text, how, random) if how in _HEADER_OWN else changed_json(text, how, random)
+    return struct.pack("<Q", len(changed)) + changed + values
+
+
+def _changed_header(text: bytes, how: str, random: Random) -> bytes:
+    header: dict[str, Any] = json.loads(text)
+    keys = [key for key in header if key != "__metadata__"]
+    for key in random.sample(keys, min(random.choice((1, 1, 5, len(keys))), len(keys))):
+        entry = header[key]
+        if how == "shapes":
+            entry["shape"] = random.choice(
+                (entry["shape"][::-1], [1, *entry["shape"]], [*entry["shape"], 1], [-1], [0], [], [2**40, 2**40], [1.0])
+            )
+        elif how == "dtypes":
+            entry["dtype"] = random.choice(("F64", "BF16", "I32", "BOOL", "F8_E4M3", "F4", "C64", "", "f32", 7, None))
+        elif how == "offsets":
+            shift = random.choice((-4, 4, 2**40, -(2**62)))
+            entry["data_offsets"] = [
+                entry["data_offsets"][0] + shift,
+                entry["data_offsets"][1] + random.choice((0, shift)),
+            ]
+        elif how == "two keys swapped":
+            other = random.choice(keys)
+            header[key], header[other] = header[other], header[key]
+        elif how == "renamed tensors":
+            header[random.choice((key + "x", key.replace(".1.", ".77."), "y" * 5000, ""))] = header.pop(key)
+            break
+        else:
+            del header[key]
+    return json.dumps(header).encode()
+
+
+# -- config and index --------------------------------------------------------------------------------------------------
+
+
+def _one_known_key(content: bytes, random: Random) -> bytes:
+    """A key that means something gets a value that does not."""
+    config = json.loads(content)
+    sizes = (-1, 0, 1, 2, 7, 10**5, 10**9, 2**31 - 1, 2**63, 10**30, 1.5, "8", None, [8], [], {}, True)
+    config[random.choice(CONFIG_KEYS)] = random.choice(sizes)
+    return json.dumps(config).encode()
+
+
+def _another_index(content: bytes, random: Random) -> bytes:
+    index = json.loads(content)
+    weight_map = index["weight_map"]
+    keys = list(weight_map)
+    for key in random.sample(keys, random.choice((1, 5, len(keys)))):
+        names = ("../config.json", "/etc/passwd", "config.json", "gone.safetensors", "", "a\0b", "x" * 5000, None, 3)
+        weight_map[key] = random.choice(names)
+    return json.dumps(index).encode()
+
+
+# -- archives ----------------------------------------------------------------------------------------------------------
+
+
+def changed_archive(content: bytes, how: str, random: Random) -> bytes:
+    """The arrays of an npz, packed again in a way that is not plain."""
+    import io
+
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    name = random.choice([name for name in members if name != "header.npy"])
+    compression = zipfile.ZIP_STORED
+    if how == "deflated":
+        compression = zipfile.ZIP_DEFLATED
+    elif how == "a bomb":
+        members[name] = _array_header("|u1", (1 << 30,)) + bytes(512 << 20)
+        compression = zipfile.ZIP_DEFLATED
+    elif how == "an object array":
+        members[name] = _array_header("|O", (3,)) + b"cposix\nsystem\n(S'true'\ntR."
+    elif how == "a huge shape":
+        shape = random.choice(((1 << 40,), (1 << 30, 1 << 30, 1 << 30), (-1,), (1 << 62, 0)))
+        members[name] = _array_header(random.choice(("<u2", "<f8", "|u1", "<U1000000")), shape) + b"1234"
+    elif how == "another header":
+        members["header.npy"] = _changed_archive_header(members["header.npy"], random)
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", compression) as archive:
+        for member, array in members.items():
+            archive.writestr(member, array)
+        if how == "an array twice":
+            _write_twice(archive, name, members[name])
+    return packed.getvalue()
+
+
+def _write_twice(archive: zipfile.ZipFile, name: str, array: bytes) -> None:
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        archive.writestr(name, array)
+
+
+def _array_header(dtype: str, shape: tuple[int, ...]) -> bytes:
+    text = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}"
+    text += " " * (-(len(text) + 11) % 64) + "\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode()
+
+
+def _changed_archive_header(array: bytes, random: Random) -> bytes:
+    text = array[array.index(b"\n") + 1 :]
+    changed = changed_json(text, random.choice(JSON_CHANGES), random)
+    return _array_header("|u1", (len(changed),)) + changed
