@@ -120,11 +120,13 @@ def _read_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray
             shape, is_fortran, dtype = np.lib.format.read_array_header_2_0(stream)
         else:
             raise _Unusual(f"{shown(member.filename)} is of the array format {version}")
-        if dtype.hasobject or dtype.fields is not None or is_fortran or max(shape, default=0) > _MAX_FILE_BYTES:
+        if dtype.hasobject or dtype.fields is not None or is_fortran:
             raise _Unusual(f"{shown(member.filename)} is no plain array")
         num_bytes = math.prod(shape) * dtype.itemsize
         if not 0 <= num_bytes <= member.file_size:
             raise _Unusual(f"{shown(member.filename)} declares {shown(num_bytes)} bytes and has {member.file_size}")
+        if max(shape, default=0) > _MAX_FILE_BYTES:
+            raise _Unusual(f"{shown(member.filename)} is no plain array")
         content = stream.read()
     if len(content) != num_bytes:
         raise _Unusual(f"{shown(member.filename)} declares {num_bytes} bytes and has {len(content)}")

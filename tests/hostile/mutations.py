@@ -6,18 +6,20 @@ import json
 import os
 import socket
 import struct
-import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
 
+from tests.hostile.archive_mutations import ARCHIVE_CHANGES, changed_archive
 from tests.hostile.json_mutations import JSON_CHANGES, changed_json
 from tests.hostile.templates import TEMPLATES
 
 MARKER = "was_run"
 """A file of this name, beside the damaged folder, is what code that was run would leave."""
+
+AS_IT_IS = "as it is"
 
 _INSTEAD: dict[str, Callable[[Path], None]] = {
     "a FIFO instead": os.mkfifo,
@@ -33,7 +35,6 @@ _INSTEAD: dict[str, Callable[[Path], None]] = {
 }
 _BYTES = ("flipped bytes", "flipped bytes", "cut short", "bytes inserted", "bytes repeated")
 _HEADER_OWN = ("the length", "shapes", "dtypes", "offsets", "two keys swapped", "renamed tensors", "missing tensors")
-_ARCHIVE_OWN = ("deflated", "a bomb", "an object array", "a huge shape", "an array twice", "another header")
 _JSON_FILES = (
     "config.json",
     "generation_config.json",
@@ -91,7 +92,7 @@ def _case(number: int) -> Case:
 
 _JSON_KINDS = (*JSON_CHANGES, *JSON_CHANGES, *_BYTES, *_INSTEAD)
 _HEADER_KINDS = (*JSON_CHANGES, *_BYTES, *_HEADER_OWN, *_HEADER_OWN, *_INSTEAD)
-_ARCHIVE_KINDS = (*_BYTES, *_BYTES, *_ARCHIVE_OWN, *_INSTEAD)
+_ARCHIVE_KINDS = (*_BYTES, *_BYTES, *ARCHIVE_CHANGES, *_INSTEAD)
 _TARGETS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("single", "config.json", ("one known key",)),
     ("single", "model.safetensors", _HEADER_KINDS),
@@ -123,6 +124,8 @@ def damage(case: Case, folder: Path) -> Path:
 
 
 def _changed(case: Case, content: bytes, random: Random, marker: Path) -> bytes:
+    if case.how == AS_IT_IS:
+        return content
     is_weights = case.file in ("model.safetensors", "a shard")
     if case.how in _BYTES:
         reach = _header_end(content) if is_weights else len(content)
@@ -139,7 +142,7 @@ def _changed(case: Case, content: bytes, random: Random, marker: Path) -> bytes:
         return b'{"prompt": "' + b"a" * (64 << 20) + b'"}'
     if is_weights:
         return _changed_weights(content, case.how, random)
-    if case.how in _ARCHIVE_OWN:
+    if case.how in ARCHIVE_CHANGES:
         return changed_archive(content, case.how, random)
     return changed_json(content, case.how, random)
 
@@ -247,55 +250,3 @@ def _another_index(content: bytes, random: Random) -> bytes:
         names = ("../config.json", "/etc/passwd", "config.json", "gone.safetensors", "", "a\0b", "x" * 5000, None, 3)
         weight_map[key] = random.choice(names)
     return json.dumps(index).encode()
-
-
-# -- archives ----------------------------------------------------------------------------------------------------------
-
-
-def changed_archive(content: bytes, how: str, random: Random) -> bytes:
-    """The arrays of an npz, packed again in a way that is not plain."""
-    import io
-
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
-    name = random.choice([name for name in members if name != "header.npy"])
-    compression = zipfile.ZIP_STORED
-    if how == "deflated":
-        compression = zipfile.ZIP_DEFLATED
-    elif how == "a bomb":
-        members[name] = _array_header("|u1", (1 << 30,)) + bytes(512 << 20)
-        compression = zipfile.ZIP_DEFLATED
-    elif how == "an object array":
-        members[name] = _array_header("|O", (3,)) + b"cposix\nsystem\n(S'true'\ntR."
-    elif how == "a huge shape":
-        shape = random.choice(((1 << 40,), (1 << 30, 1 << 30, 1 << 30), (-1,), (1 << 62, 0)))
-        members[name] = _array_header(random.choice(("<u2", "<f8", "|u1", "<U1000000")), shape) + b"1234"
-    elif how == "another header":
-        members["header.npy"] = _changed_archive_header(members["header.npy"], random)
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", compression) as archive:
-        for member, array in members.items():
-            archive.writestr(member, array)
-        if how == "an array twice":
-            _write_twice(archive, name, members[name])
-    return packed.getvalue()
-
-
-def _write_twice(archive: zipfile.ZipFile, name: str, array: bytes) -> None:
-    import warnings
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        archive.writestr(name, array)
-
-
-def _array_header(dtype: str, shape: tuple[int, ...]) -> bytes:
-    text = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}"
-    text += " " * (-(len(text) + 11) % 64) + "\n"
-    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode()
-
-
-def _changed_archive_header(array: bytes, random: Random) -> bytes:
-    text = array[array.index(b"\n") + 1 :]
-    changed = changed_json(text, random.choice(JSON_CHANGES), random)
-    return _array_header("|u1", (len(changed),)) + changed
