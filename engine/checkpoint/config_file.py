@@ -90,6 +90,7 @@ _KINDS: Final[dict[str, tuple[type, ...]]] = {
     "pad_token_id": (int,),
 }
 """What a value must be; null is always allowed."""
+_MAX_KEYS = 2000
 _MAX_ITEMS = 100_000
 _MAX_TEXT = 1000
 
@@ -109,6 +110,8 @@ def config_problem(config: Mapping[str, Any]) -> str:
     if not config.get("model_type"):
         return "it does not name its model type (model_type)"
     for name, part in _parts(config):
+        if len(part) > _MAX_KEYS:
+            return f"{name[:-1] or 'it'} has {len(part)} keys, where at most {_MAX_KEYS} are read"
         for key, value in part.items():
             if value is not None and (problem := _value_problem(key, value)):
                 return f"{name}{shown(key) if len(key) > 60 else key} {problem}"

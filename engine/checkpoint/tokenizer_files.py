@@ -56,11 +56,16 @@ def has_tokenizer(folder: Path) -> bool:
     return any((folder / name).exists() for name in TOKENIZER_FILES)
 
 
+def has_vocabulary(folder: Path) -> bool:
+    """Whether there is a file that holds a tokenizer's vocabulary. Raises nothing."""
+    return any((folder / name).exists() for name in _VOCABULARIES)
+
+
 def check_tokenizer_files(folder: Path) -> None:
     """Raises CheckpointError, which names file and key, for what is no regular file, too large or of a wrong type."""
     if not has_tokenizer(folder):
         raise CheckpointError(f"{folder} holds no tokenizer: none of {', '.join(TOKENIZER_FILES)}.", _HINT)
-    for path in sorted((*folder.iterdir(), *_templates_in(folder))):
+    for path in sorted((*_files_in(folder), *_files_in(folder / _TEMPLATES))):
         if path.suffix in _ALWAYS_READ or (path.suffix in _READ_BY_NAME and path.name.startswith(_NAMES)):
             _check_size(path)
         if path.suffix == ".jinja":
@@ -85,9 +90,9 @@ def tokenizer_error(folder: Path, error: Exception) -> CheckpointError:
     return CheckpointError(f"The tokenizer's {folder / name} cannot be used: {reason}", _HINT)
 
 
-def _templates_in(folder: Path) -> list[Path]:
+def _files_in(folder: Path) -> list[Path]:
     try:
-        return list((folder / _TEMPLATES).iterdir())
+        return list(folder.iterdir())
     except OSError:
         return []
 

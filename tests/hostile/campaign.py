@@ -56,7 +56,7 @@ class Result:
             return f"no hint: {message}"
         if len(message) > 1000:
             return f"too long: a message of {len(message)} characters"
-        if not any(name in message for name in (self.said["file"], "config.json", ".safetensors", "template")):
+        if not any(name in message + hint for name in (self.said["file"], "config.json", ".safetensors", "template")):
             return f"no file: {message[:300]}"
         return ""
 

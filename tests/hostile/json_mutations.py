@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable
 from random import Random
@@ -11,6 +12,12 @@ _DEEP, _DIGITS = "@deep@", "@digits@"
 _HUGE = (-1, 0, 1, 10**5, 2**31, 2**63, 10**9, 10**18, -(10**9), 10**40, 1e308, 0.5, -0.0, 1e-320)
 _OTHERS = (None, True, False, 0, -1, 3, 1.5, "", "x", "3", [], {}, [1], [[]], {"a": 1}, ["x", None])
 _CONSTANTS = (float("nan"), float("inf"), float("-inf"))
+
+
+def _other(random: Random) -> Any:
+    """A value of its own: what is changed in it later stays in the case."""
+    return copy.deepcopy(random.choice(_OTHERS))
+
 
 Place = tuple[Any, Any]
 """(container, key or position)."""
@@ -62,14 +69,14 @@ def _grow(value: Any, random: Random) -> Any:
     """Thousands of keys more."""
     container, _ = random.choice(_places(value) or [(value, None)])
     if isinstance(container, dict):
-        container.update({f"key{number}": random.choice(_OTHERS) for number in range(40_000)})
+        container.update({f"key{number}": _other(random) for number in range(40_000)})
     else:
         container.extend([0] * 100_000)
     return value
 
 
 _CHANGES: dict[str, Callable[[Any, Random], Any]] = {
-    "another type": lambda value, random: _at_random(value, random, lambda _: random.choice(_OTHERS)),
+    "another type": lambda value, random: _at_random(value, random, lambda _: _other(random)),
     "a huge number": lambda value, random: _at_random(value, random, lambda _: random.choice(_HUGE)),
     "no number": lambda value, random: _at_random(value, random, lambda _: random.choice(_CONSTANTS)),
     "a long text": lambda value, random: _at_random(value, random, lambda _: random.choice("aé🐝") * 5000),
@@ -109,5 +116,5 @@ def _with_key_twice(value: Any, random: Random) -> bytes:
     item = random.choice(objects) if objects else {"a": 1}
     key = random.choice(list(item))
     inner = json.dumps(item)
-    doubled = f"{{{json.dumps(key)}: {json.dumps(random.choice(_OTHERS))}, {inner[1:]}"
+    doubled = f"{{{json.dumps(key)}: {json.dumps(_other(random))}, {inner[1:]}"
     return text.replace(inner, doubled, 1).encode()

@@ -88,8 +88,10 @@ def test_what_models_really_hold(changes: dict[str, Any]) -> None:
         ({"num_experts_per_tok": 5}, "top_k of 5 experts for a token is more than the 4 experts"),
         ({"num_experts_per_tok": 0}, "top_k is 0"),
         ({"model_type": ""}, "does not name its model type"),
+        ({f"key{number}": 0 for number in range(2000)}, "has 2007 keys, where at most 2000 are read"),
         ({"text_config": {"num_experts": 2, "num_experts_per_tok": 3}}, "text_config.top_k of 3 experts"),
     ],
+    ids=range(5),
 )
 def test_values_that_contradict_each_other(changes: dict[str, Any], problem: str) -> None:
     assert problem in config_problem(CONFIG | changes)
