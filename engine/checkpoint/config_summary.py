@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -26,10 +27,7 @@ class ConfigSummary(NamedTuple):
 
 def has_config(folder: Path) -> bool:
     """Whether there is something of that name; what, the reader of it finds out. Raises nothing."""
-    try:
-        return (folder / CONFIG_FILE).exists()
-    except OSError:
-        return False
+    return os.path.lexists(folder / CONFIG_FILE)
 
 
 def summarise_config(config: Mapping[str, object]) -> ConfigSummary:

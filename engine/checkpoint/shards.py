@@ -15,6 +15,7 @@ model's: neither is ever chosen. Whatever is not chosen is left alone, and a not
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -51,7 +52,7 @@ def choose_shards(folder: Path) -> Shards:
     UnsupportedModelError where there is no safetensors file that can be used.
     """
     names = _safetensors_in(folder)
-    if (folder / INDEX_FILE).exists() or (folder / INDEX_FILE).is_symlink():
+    if os.path.lexists(folder / INDEX_FILE):
         return _with_strays(_by_index(folder), names)
     if SINGLE_FILE in names:
         return _with_strays(Shards((folder / SINGLE_FILE,), ()), names)

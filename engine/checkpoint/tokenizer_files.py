@@ -5,6 +5,7 @@ The library opens whatever lies there under the names it knows, and trusts the v
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -118,7 +119,7 @@ def _check_text(path: Path) -> None:
 
 def _read(path: Path) -> dict[str, Any]:
     """The content of a file that need not be there."""
-    if not path.exists():
+    if not os.path.lexists(path):
         return {}
     return read_json_object(path, TOKENIZER_SETTINGS if path.name == "tokenizer_config.json" else SETTINGS)
 

@@ -9,12 +9,12 @@ from typing import NamedTuple
 import numpy as np
 
 from engine.api import Message, Submit
+from engine.backends.transformers.model_files import load_tokenizer
 from engine.checkpoint.catalogue import describe_folder
-from engine.checkpoint.fingerprint import fingerprint
+from engine.commands.plan_model import plan_model
 from engine.config import SamplingConfig
 from engine.errors import MoeChatError
 from engine.events import Event, TurnEnded
-from engine.plan.budget import plan_only
 from engine.process.session import Session
 from engine.profiles.prompt_sets import read_prompts
 from offload.errors import OffloadError
@@ -102,8 +102,8 @@ def _use_file(path: Path) -> None:
 
 
 def _plan(folder: Path) -> None:
-    fingerprint(folder)
-    plan_only(config_of(folder), folder, lambda: False)
+    plan_model(config_of(folder), folder, lambda: False)
+    load_tokenizer(folder)
 
 
 def _ask(folder: Path) -> Outcome | None:

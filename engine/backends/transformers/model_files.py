@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 
+from engine.checkpoint.config_file import read_config_file
+from engine.checkpoint.json_file import read_json_object
+from engine.checkpoint.tokenizer_files import check_tokenizer_files, tokenizer_error
 from engine.errors import CheckpointError, UnsupportedModelError
 
 
 def read_config(folder: Path) -> Any:
     """The checkpoint's configuration. Raises UnsupportedModelError or CheckpointError."""
+    read_config_file(folder)
     try:
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     except Exception as error:  # whatever the library's parsers and validators raise
         text = str(error) or type(error).__name__
         if "model type" in text or "trust_remote_code" in text or "Unrecognized model" in text:
             raise UnsupportedModelError(
-                f"transformers does not know the architecture of {folder}.",
+                f"{folder / 'config.json'} names an architecture that transformers does not know.",
                 "It would need code from the model's folder, which is never run. See the README for what is supported.",
             ) from error
         raise CheckpointError(
-            f"{folder / 'config.json'} cannot be read: {' '.join(text.split())}", "Fetch it again."
+            f"{folder / 'config.json'} cannot be read: {' '.join(text.split())[:300]}", "Fetch it again."
         ) from error
     quantization = getattr(config, "quantization_config", None)
     if quantization:
@@ -38,17 +43,17 @@ def read_config(folder: Path) -> Any:
 
 def load_tokenizer(folder: Path) -> Any:
     """The checkpoint's tokenizer. Raises CheckpointError."""
+    check_tokenizer_files(folder)
     try:
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     except Exception as error:  # the library raises whatever its parsers raise
-        raise CheckpointError(
-            f"The tokenizer in {folder} cannot be read: {error}", "Fetch the tokenizer files again."
-        ) from error
+        raise tokenizer_error(folder, error) from error
 
 
 def read_generation_config(folder: Path, config: Any) -> GenerationConfig:
     """The folder's generation_config.json, or what `config` implies. Raises CheckpointError."""
-    if (folder / "generation_config.json").exists():
+    if os.path.lexists(folder / "generation_config.json"):
+        read_json_object(folder / "generation_config.json")
         try:
             return GenerationConfig.from_pretrained(folder, local_files_only=True)
         except (OSError, ValueError, TypeError) as error:
