@@ -14,12 +14,14 @@ from typing import Any
 
 from tests.hostile.archive_mutations import ARCHIVE_CHANGES, changed_archive
 from tests.hostile.json_mutations import JSON_CHANGES, changed_json
-from tests.hostile.templates import TEMPLATES
+from tests.hostile.templates import ENDLESS, TEMPLATES
 
 MARKER = "was_run"
 """A file of this name, beside the damaged folder, is what code that was run would leave."""
 
 AS_IT_IS = "as it is"
+CODE = ("a pickle", "code of its own")
+"""Ways to bring code along, for `pytorch_model.bin` and `config.json`."""
 
 _INSTEAD: dict[str, Callable[[Path], None]] = {
     "a FIFO instead": os.mkfifo,
@@ -102,7 +104,6 @@ _TARGETS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("files", "trace.npz", _ARCHIVE_KINDS),
     ("sharded", "a shard", (*_BYTES, *_INSTEAD, *_HEADER_OWN)),
     ("files", "profile.npz", _ARCHIVE_KINDS),
-    ("single", "pytorch_model.bin", ("a pickle",)),
     ("files", "eviction.json", _JSON_KINDS),
     ("files", "prompts.jsonl", (*_JSON_KINDS, "a long line")),
 )
@@ -119,11 +120,12 @@ def damage(case: Case, folder: Path) -> Path:
         _INSTEAD[case.how](path)
         return path
     content = path.read_bytes() if path.exists() else b""
-    path.write_bytes(_changed(case, content, random, folder.parent / MARKER))
+    path.write_bytes(_changed(case, path, content, random))
     return path
 
 
-def _changed(case: Case, content: bytes, random: Random, marker: Path) -> bytes:
+def _changed(case: Case, path: Path, content: bytes, random: Random) -> bytes:
+    marker = path.parent.parent / MARKER
     if case.how == AS_IT_IS:
         return content
     is_weights = case.file in ("model.safetensors", "a shard")
@@ -134,6 +136,10 @@ def _changed(case: Case, content: bytes, random: Random, marker: Path) -> bytes:
         return TEMPLATES[case.how](random, str(marker)).encode()
     if case.how == "a pickle":
         return _pickle(marker)
+    if case.how == "code of its own":
+        return _with_code(content, path, marker)
+    if case.how.startswith("endless template"):
+        return ENDLESS[case.number].encode()
     if case.how == "one known key":
         return _one_known_key(content, random)
     if case.how == "another index":
@@ -229,6 +235,13 @@ def _changed_header(text: bytes, how: str, random: Random) -> bytes:
         else:
             del header[key]
     return json.dumps(header).encode()
+
+
+def _with_code(content: bytes, path: Path, marker: Path) -> bytes:
+    """A configuration that wants classes from a file beside it, which leaves the marker when it is imported."""
+    (path.parent / "own.py").write_text(f"open({str(marker)!r}, 'w')\n")
+    classes = {name: f"own.{name}" for name in ("AutoConfig", "AutoModelForCausalLM", "AutoTokenizer")}
+    return json.dumps(json.loads(content) | {"auto_map": classes}).encode()
 
 
 # -- config and index --------------------------------------------------------------------------------------------------

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from tests.hostile.campaign import Campaign, Result, campaign, summary
-from tests.hostile.mutations import AS_IT_IS, Case, make_cases
+from tests.hostile.mutations import AS_IT_IS, CODE, Case, make_cases
+from tests.hostile.templates import ENDLESS
 
-NUM_SAMPLE = 75
-NUM_ALL = 1500
+NUM_SAMPLE = 70
+NUM_ALL = 1120
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +35,17 @@ def test_a_sample_of_cases(damaged: Campaign) -> None:
 @pytest.mark.timeout(3600)
 def test_all_cases(damaged: Campaign) -> None:
     check(damaged.run(make_cases(NUM_ALL)))
+
+
+def test_code_that_a_folder_brings_is_never_run(damaged: Campaign) -> None:
+    pickled, own = CODE
+    check(damaged.run([Case(0, "single", "pytorch_model.bin", pickled), Case(0, "single", "config.json", own)], 1))
+
+
+@pytest.mark.long
+def test_templates_without_end(damaged: Campaign) -> None:
+    cases = [Case(number, "single", "chat_template.jinja", "endless template") for number in range(len(ENDLESS))]
+    check(damaged.run(cases, 1))
 
 
 def test_sound_files_are_used(damaged: Campaign) -> None:
