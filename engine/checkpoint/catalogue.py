@@ -1,6 +1,7 @@
 """The models on this machine, and whether each can be run: for menus. Light: reads config.json and headers, no torch.
 
-What is said of a folder agrees with what loading it would say, as far as that shows without building the model.
+What is said of a folder is what loading it would say, as far as that shows without building the model: both choose the
+files, read them and compare them by the same functions.
 Source of the cache's layout: the Hugging Face hub's documentation, "Understand caching"
 (`models--owner--name/refs/main` names a folder under `snapshots/`).
 """
@@ -8,19 +9,25 @@ Source of the cache's layout: the Hugging Face hub's documentation, "Understand 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from engine.checkpoint.config_summary import ConfigNotRead, has_config, summarise_config
-from engine.checkpoint.shards import Shards, list_shards, read_raw_header
+from engine.checkpoint.config_file import read_config_file
+from engine.checkpoint.config_summary import has_config, summarise_config
+from engine.checkpoint.cross_check import contradiction
+from engine.checkpoint.header import TruncatedFile, read_header
+from engine.checkpoint.shards import Shards, choose_shards, pickled_file
+from engine.checkpoint.tokenizer_files import check_tokenizer_files, has_tokenizer
 from engine.config import DEMO_MODEL
 from engine.demo.location import built_demo
-from engine.errors import MoeChatError
+from engine.errors import MoeChatError, UnsupportedModelError
+from offload.bounded_json import shown
+from offload.regular_file import is_regular, read_whole, why
 
 _READABLE_DTYPES = ("BF16", "F16", "F32")
-_TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "tokenizer_config.json")
-_PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+_MAX_REF_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +114,8 @@ def _in_hub_cache(cache: Path) -> Iterator[tuple[Path, str]]:
 
 def _main_of(repository: Path) -> Path | None:
     try:
-        return repository / "snapshots" / (repository / "refs" / "main").read_text(encoding="utf-8").strip()
+        commit = read_whole(repository / "refs" / "main", _MAX_REF_BYTES).decode()
+        return repository / "snapshots" / commit.strip()
     except (OSError, ValueError):
         return None
 
@@ -122,69 +130,87 @@ def _children(folder: Path) -> list[Path]:
 # -- one folder --------------------------------------------------------------------------------------------------------
 
 
+class _Refused(Exception):
+    """Loading this folder would fail; says why."""
+
+
 def _describe(path: Path, name: str, location: str) -> ModelEntry:
+    summary, total_bytes, reason = None, 0, ""
     try:
-        summary = summarise_config(path)
-        shards, reason = _shards_of(path)
-        reason = summary.problem or reason or _problem_of_files(path, shards)
-        total_bytes = sum(shard.stat().st_size for shard in shards.paths if shard.exists())
-    except ConfigNotRead as error:
-        return ModelEntry(name, location, is_supported=False, reason=str(error))
+        config = _config_of(path)
+        summary = summarise_config(config)
+        shards = _shards_of(path)
+        total_bytes = sum(shard.stat().st_size for shard in shards.paths if is_regular(shard))
+        reason = summary.problem or _problem_of_files(path, config, shards)
+    except _Refused as refusal:
+        reason = (summary.problem if summary is not None else "") or str(refusal)
+    except MoeChatError as error:
+        reason = (summary.problem if summary is not None else "") or f"damaged: {_within(path, error)}"
     except OSError as error:
-        return ModelEntry(name, location, is_supported=False, reason=f"cannot be read: {error.strerror}")
+        reason = f"cannot be read: {why(error)}"
     return ModelEntry(
         name,
         location,
         is_supported=not reason,
         reason=reason,
-        architecture=summary.architecture,
-        num_layers=summary.num_layers,
-        num_experts=summary.num_experts,
-        top_k=summary.top_k,
+        architecture=summary.architecture if summary else "",
+        num_layers=summary.num_layers if summary else None,
+        num_experts=summary.num_experts if summary else None,
+        top_k=summary.top_k if summary else None,
         total_bytes=total_bytes or None,
     )
 
 
-def _shards_of(folder: Path) -> tuple[Shards, str]:
-    """The weight files, and what is wrong with their list."""
-    none = Shards((), ())
-    if not any(folder.glob("*.safetensors*")):
-        if any(next(iter(folder.glob(pattern)), None) for pattern in _PICKLED):
-            return none, "no safetensors: its weights are pickles, which are never loaded"
-        return none, "a GGUF file, which is not read" if any(folder.glob("*.gguf")) else "no safetensors"
+def _config_of(folder: Path) -> dict[str, Any]:
+    """The checked configuration. Raises _Refused."""
+    if not has_config(folder):
+        if folder.suffix == ".gguf" or (folder.is_dir() and any(folder.glob("*.gguf"))):
+            raise _Refused("a GGUF file, which is not read")
+        raise _Refused("not a model folder: there is no config.json" if folder.is_dir() else "no such folder")
     try:
-        shards = list_shards(folder)
+        return read_config_file(folder)
     except MoeChatError as error:
-        return none, f"damaged: {error.message}"
+        raise _Refused(_within(folder, error)) from error
+
+
+def _shards_of(folder: Path) -> Shards:
+    """The weight files. Raises _Refused and MoeChatError."""
+    if not any(folder.glob("*.safetensors*")):
+        if pickled_file(folder):
+            raise _Refused("no safetensors: its weights are pickles, which are never loaded")
+        raise _Refused("a GGUF file, which is not read" if any(folder.glob("*.gguf")) else "no safetensors")
+    return choose_shards(folder)
+
+
+def _problem_of_files(folder: Path, config: Mapping[str, Any], shards: Shards) -> str:
+    """What the weights, and the tokenizer's files, have against it. Raises CheckpointError."""
     if shards.missing:
         num = len(shards.paths)
-        return shards, f"incomplete: {len(shards.missing)} of {num} shards {'is' if num == 1 else 'are'} missing"
-    return shards, ""
-
-
-def _problem_of_files(folder: Path, shards: Shards) -> str:
-    """What the headers have against it, and the tokenizer's files."""
+        return f"incomplete: {len(shards.missing)} of {num} shards {'is' if num == 1 else 'are'} missing"
+    shapes: dict[str, tuple[int, ...]] = {}
     for path in shards.paths:
-        if reason := _problem_of_file(path):
-            return reason
-    if not any((folder / name).is_file() for name in _TOKENIZER_FILES):
+        try:
+            tensors = read_header(path)
+        except TruncatedFile as error:
+            return f"incomplete: {path.name} ends {error.missing_bytes} bytes too early"
+        except UnsupportedModelError as error:
+            return _within(folder, error)
+        for tensor in tensors:
+            if ".experts." in tensor.key and tensor.dtype not in _READABLE_DTYPES:
+                return f"quantised weights ({tensor.dtype}) cannot be read"
+            if tensor.key in shapes:
+                return f"damaged: {shown(tensor.key)} is stored twice"
+            shapes[tensor.key] = tensor.shape
+    if not shapes:
+        return "damaged: it holds no tensors"
+    if problem := contradiction(config, shapes):
+        return f"damaged: {problem}"
+    if not has_tokenizer(folder):
         return "incomplete: there is no tokenizer"
+    check_tokenizer_files(folder)
     return ""
 
 
-def _problem_of_file(path: Path) -> str:
-    try:
-        header = read_raw_header(path)
-    except MoeChatError as error:
-        return f"damaged: {error.message}"
-    end = 0
-    for key, value in header.entries.items():
-        if not isinstance(value, dict):
-            return f"damaged: {path.name} describes {key!r} as nothing"
-        offsets, dtype = value.get("data_offsets"), value.get("dtype")
-        if isinstance(offsets, list) and offsets and type(offsets[-1]) is int:
-            end = max(end, offsets[-1])
-        if ".experts." in key and dtype not in _READABLE_DTYPES:
-            return f"quantised weights ({dtype}) cannot be read"
-    missing = header.data_start + end - header.file_bytes
-    return f"incomplete: {path.name} ends {missing} bytes too early" if missing > 0 else ""
+def _within(folder: Path, error: MoeChatError) -> str:
+    """The error's message as part of a line about the folder: file names without their path, no full stop."""
+    return error.message.replace(f"{folder}{os.sep}", "").rstrip(".")

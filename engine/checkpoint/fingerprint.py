@@ -9,7 +9,7 @@ import hashlib
 import json
 from pathlib import Path
 
-from engine.checkpoint.index import TensorEntry, read_index
+from engine.checkpoint.index import TensorEntry, read_file, read_index
 
 _NUM_SAMPLES = 32
 _SAMPLE_BYTES = 4096
@@ -27,8 +27,9 @@ def fingerprint(folder: Path) -> str:
 
 
 def _sample(entry: TensorEntry) -> bytes:
-    """Bytes from the middle of a tensor: beginnings are often alike."""
+    """Bytes from the middle of a tensor: beginnings are often alike. Raises CheckpointError."""
     count = min(_SAMPLE_BYTES, entry.num_bytes)
-    with open(entry.path, "rb") as file:
-        file.seek(entry.file_offset + (entry.num_bytes - count) // 2)
-        return file.read(count)
+    sample = bytearray(count)
+    if count:
+        read_file(entry.path, entry.file_offset + (entry.num_bytes - count) // 2, memoryview(sample))
+    return bytes(sample)

@@ -7,16 +7,18 @@ import os
 import re
 from pathlib import Path
 
+from engine.checkpoint.config_summary import has_config
 from engine.checkpoint.hub_download import download_model
-from engine.checkpoint.shards import list_shards
+from engine.checkpoint.shards import choose_shards, pickled_file
+from engine.checkpoint.tokenizer_files import has_vocabulary
 from engine.config import DEMO_MODEL
 from engine.demo.model import never
 from engine.demo.process import ensure_demo_apart
 from engine.demo.wheel import IsCancelled, Progress
 from engine.errors import CheckpointError, ModelNotFoundError, UnsupportedModelError
+from offload.regular_file import why
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-_PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 
 
 def resolve_model(name: str, progress: Progress, is_cancelled: IsCancelled = never) -> Path:
@@ -54,11 +56,17 @@ def check_folder(path: Path) -> None:
             f"{path} is a file; a model is a folder.",
             "Name the folder that holds config.json and the safetensors files.",
         )
+    try:
+        os.listdir(path)
+    except OSError as error:
+        raise ModelNotFoundError(
+            f"{path} cannot be read: {why(error)}.", "Give this user the right to read the folder, or name another one."
+        ) from error
     has_weights = any(path.glob("*.safetensors"))
     gguf_file = next(iter(sorted(path.glob("*.gguf"))), None)
-    if gguf_file is not None and not (has_weights and (path / "config.json").is_file()):
+    if gguf_file is not None and not (has_weights and has_config(path)):
         raise _gguf(gguf_file)
-    if not (path / "config.json").is_file():
+    if not has_config(path):
         raise ModelNotFoundError(
             f"{path} is not a model folder: it has no config.json.",
             "Name the folder that holds config.json, the tokenizer and the safetensors files.",
@@ -68,25 +76,21 @@ def check_folder(path: Path) -> None:
 
 
 def cached_snapshot(repo_id: str) -> Path | None:
-    """A hub model's folder in the local cache if all of it is there. Asks nobody."""
+    """A hub model's folder in the local cache, if all of it is there. Makes no request."""
     import huggingface_hub
 
     config = huggingface_hub.try_to_load_from_cache(repo_id, "config.json")
     if not isinstance(config, str):
         return None
     folder = Path(config).parent
-    return folder if _has_all_weights(folder) and _has_tokenizer(folder) else None
+    return folder if _has_all_weights(folder) and has_vocabulary(folder) else None
 
 
 def _has_all_weights(folder: Path) -> bool:
     try:
-        return not list_shards(folder).missing
+        return not choose_shards(folder).missing
     except (CheckpointError, UnsupportedModelError):
         return False
-
-
-def _has_tokenizer(folder: Path) -> bool:
-    return any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer.model", "vocab.json"))
 
 
 def _no_such_model(name: str) -> ModelNotFoundError:
@@ -107,8 +111,8 @@ def _gguf(path: Path) -> UnsupportedModelError:
 
 
 def _no_weights(path: Path) -> CheckpointError | UnsupportedModelError:
-    pickled = next((file.name for pattern in _PICKLED for file in sorted(path.glob(pattern))), None)
-    if pickled is None:
+    pickled = pickled_file(path)
+    if not pickled:
         return CheckpointError(
             f"{path} holds no weights: there is no safetensors file in it.",
             "Fetch the model again, weights included.",

@@ -5,16 +5,18 @@ Nothing is ever guessed: a line that is no prompt in one of the shapes of SHAPES
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator
+import os
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.resources import files
 from itertools import islice
 from pathlib import Path
 from string import ascii_uppercase
-from typing import Any
+from typing import IO, Any
 
 from engine.errors import ConfigError
+from offload.bounded_json import Limits, NotReadable, parse_json, shown
+from offload.regular_file import open_regular, why
 
 SHAPES = (
     '{"prompt": ...} (HumanEval is read by it)',
@@ -29,6 +31,8 @@ SHAPES = (
 _HINT = (
     f"One JSON object a line is understood, in one of these shapes: {'; '.join(SHAPES)}. Or a .txt, one prompt a line."
 )
+_MAX_LINE_BYTES = 8 << 20
+_LIMITS = Limits(max_bytes=_MAX_LINE_BYTES, has_infinity=True)
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -58,12 +62,10 @@ def read_prompts(path: Path, limit: int | None) -> list[str]:
         raise ConfigError(f"{limit} prompts of {path} were asked for.", "Ask for at least one, or for all.")
     as_prompt = str.strip if path.suffix.lower() == ".txt" else _prompt_of_json
     try:
-        with path.open("rb") as lines:
+        with os.fdopen(open_regular(path), "rb") as lines:
             prompts = list(islice(_prompts_in(lines, str(path), as_prompt), limit))
     except OSError as error:
-        raise ConfigError(
-            f"{path} cannot be read: {error.strerror or error}.", "Name a file of prompts. " + _HINT
-        ) from error
+        raise ConfigError(f"{path} cannot be read: {why(error)}.", "Name a file of prompts. " + _HINT) from error
     if not prompts:
         raise ConfigError(f"{path} holds no prompts: it is empty.", _HINT)
     return prompts
@@ -76,9 +78,11 @@ def _read_shipped(domain: str) -> tuple[str, ...]:
         return tuple(_prompts_in(lines, name, _prompt_of_json))
 
 
-def _prompts_in(lines: Iterable[bytes], file_name: str, as_prompt: Callable[[str], str]) -> Iterator[str]:
+def _prompts_in(lines: IO[bytes], file_name: str, as_prompt: Callable[[str], str]) -> Iterator[str]:
     """Lines are split at newlines only: JSON strings may hold the other separators that str.splitlines knows."""
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(iter(lambda: lines.readline(_MAX_LINE_BYTES + 1), b""), 1):
+        if len(line) > _MAX_LINE_BYTES:
+            raise ConfigError(f"{file_name}, line {number}: it is longer than {_MAX_LINE_BYTES} bytes.", _HINT)
         content = line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
         try:
             text = content.decode("utf-8").strip()
@@ -98,16 +102,15 @@ def _prompts_in(lines: Iterable[bytes], file_name: str, as_prompt: Callable[[str
 def _prompt_of_json(line: str) -> str:
     """Raises ValueError saying what is wrong with the line."""
     try:
-        entry = json.loads(line)
-    # Not JSONDecodeError only: a number of some thousand digits and deep nesting are refused by others.
-    except (ValueError, RecursionError) as error:
-        raise ValueError("it is not JSON") from error
+        entry = parse_json(line.encode(), _LIMITS)
+    except NotReadable as error:
+        raise ValueError(f"it is not JSON that can be used: {error}") from error
     if not isinstance(entry, dict):
         raise ValueError("it is JSON, and not an object")
     for key, read in _READERS.items():
         if key in entry:
             return read(entry)
-    keys = ", ".join(repr(key) for key in list(entry)[:8]) or "none"
+    keys = ", ".join(shown(key) for key in list(entry)[:8]) or "none"
     raise ValueError(f"no shape fits its keys ({keys})")
 
 

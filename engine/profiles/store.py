@@ -67,12 +67,15 @@ class ProfileStore:
         return path
 
     def delete(self, domain: str) -> None:
-        """Raises ConfigError when there is no such profile."""
+        """Raises ConfigError when there is no such profile, ProfileError when the disk refuses."""
         path = self.path(domain)
         if not path.exists():
             known = ", ".join(self.names()) or "none"
             raise ConfigError(f"There is no profile {domain!r} for this model.", f"There are: {known}.")
-        path.unlink()
+        try:
+            path.unlink()
+        except OSError as error:
+            raise ProfileError(f"{path} cannot be deleted: {error.strerror}.", "Delete it by hand.") from error
 
     @property
     def weights_path(self) -> Path:
@@ -92,7 +95,12 @@ class ProfileStore:
             raise WeightsError(message, "Free some space, try again.") from error
 
     def delete_weights(self) -> bool:
-        """Back to the default weights; False: there were no others."""
-        has_been = self.weights_path.exists()
-        self.weights_path.unlink(missing_ok=True)
-        return has_been
+        """Back to the default weights; False: there were no others. Raises WeightsError when the disk refuses."""
+        try:
+            self.weights_path.unlink()
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            message = f"{self.weights_path} cannot be deleted: {error.strerror}."
+            raise WeightsError(message, "Delete it by hand.") from error
+        return True

@@ -6,19 +6,18 @@ of range or of another type is refused, with the file, the key and the value.
 
 from __future__ import annotations
 
-import json
-import stat
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from engine.checkpoint.json_file import read_json_object
 from engine.config import SamplingConfig
 from engine.errors import CheckpointError
+from offload.bounded_json import shown
 
 FILE_NAME = "generation_config.json"
-_MOST_FILE_BYTES = 1 << 20
-_MOST_SHOWN_CHARS = 60
 _MOST_END_TOKENS = 1000
 _MOST_TEMPERATURE, _MOST_TOP_K, _LEAST_PENALTY, _MOST_PENALTY = 100, 10**9, 1e-3, 100
 _MOST_TOP_P = 100
@@ -45,7 +44,7 @@ def read_model_defaults(folder: Path) -> ModelDefaults:
     type, and for what is no file; never waits for one.
     """
     path = folder / FILE_NAME
-    return defaults_of(_read_object(path), str(path)) if path.exists() else ModelDefaults()
+    return defaults_of(read_json_object(path), str(path)) if os.path.lexists(path) else ModelDefaults()
 
 
 def defaults_of(values: Mapping[str, object], file: str) -> ModelDefaults:
@@ -136,31 +135,7 @@ class _Reader:
         return bool(value)
 
 
-def _read_object(path: Path) -> Mapping[str, object]:
-    again = "Fetch the file again."
-    try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise CheckpointError(f"{path} is not a file.", again)
-        if status.st_size > _MOST_FILE_BYTES:
-            raise CheckpointError(f"{path} has {status.st_size} bytes; such a file has at most a MiB.", again)
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} cannot be read: {str(error)[:200]}", again) from error
-    if not isinstance(found, dict):
-        raise CheckpointError(f"{path} holds {_shown(found)}, not an object of settings.", again)
-    return found
-
-
 def _wrong(file: str, key: str, value: object, wanted: str) -> CheckpointError:
     return CheckpointError(
-        f"{file}: {key} is {_shown(value)}; it must be {wanted}.", "Correct it in the file, or fetch the file again."
+        f"{file}: {key} is {shown(value)}; it must be {wanted}.", "Correct it in the file, or fetch the file again."
     )
-
-
-def _shown(value: object) -> str:
-    """Shortened; a number of very many digits is not written out at all."""
-    if isinstance(value, int) and value.bit_length() > 256:
-        return "a number of very many digits"
-    text = repr(value)
-    return text if len(text) <= _MOST_SHOWN_CHARS else text[: _MOST_SHOWN_CHARS - 1] + "…"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from engine.backends.offloaded_model import OffloadedModel
+from engine.checkpoint.shards import choose_shards
 from engine.config import DEMO_MODEL, format_bytes
 from engine.demo.model import DEMO_LIMIT
 from engine.events import EngineReady
@@ -84,6 +85,7 @@ def notices(engine: OffloadedModel) -> tuple[str, ...]:
         said.append("The model has no chat template: the conversation is given to it as plain text.")
     if engine.config.eviction == "history" and engine.tuned.problem:
         said.append(engine.tuned.problem)
+    said += choose_shards(engine.loaded.folder).notices
     if engine.budget.residency_rate >= 1:
         said.append("Every routed expert fits into the budget: nothing needs to be offloaded.")
     return tuple(said)

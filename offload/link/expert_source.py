@@ -8,9 +8,7 @@ from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from offload.errors import ExpertReadError
-
-_MAX_PIECES = 512
-"""Pieces handed to one preadv; the system's own limit (IOV_MAX) is 1024 on Linux and macOS."""
+from offload.regular_file import open_regular, read_fully, why
 
 
 class ExpertSource(Protocol):
@@ -67,7 +65,7 @@ class FileSource:
             if max(end for _, end in read.pieces) > len(destination):
                 raise _error(read.path, layer, expert, f"its bytes do not fit into a slot of {len(destination)} bytes")
             try:
-                moved_bytes += _read_fully(read, destination)
+                moved_bytes += _read(read, destination)
             except EOFError as error:
                 raise _error(read.path, layer, expert, str(error)) from error
             except OSError as error:
@@ -85,10 +83,10 @@ class FileSource:
     def _fd(self, path: str) -> int:
         if path not in self._fds:
             try:
-                self._fds[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                self._fds[path] = open_regular(path)
             except OSError as error:
                 hint = "Check that the checkpoint folder is still there and readable, then load the model again."
-                raise ExpertReadError(f"Cannot open {path}: {error.strerror}.", hint) from error
+                raise ExpertReadError(f"Cannot open {path}: {why(error)}.", hint) from error
         return self._fds[path]
 
     def _plan(self, spans: tuple[Span, ...]) -> list[_Read]:
@@ -108,20 +106,9 @@ class FileSource:
         return reads
 
 
-def _read_fully(read: _Read, destination: memoryview) -> int:
-    """Loop preadv until the run is complete. Raises EOFError when the file ends too early, OSError."""
-    pieces = [destination[start:end] for start, end in read.pieces]
-    offset, done = read.file_offset, 0
-    while done < read.num_bytes:
-        num_bytes = os.preadv(read.fd, pieces[:_MAX_PIECES], offset + done)
-        if num_bytes == 0:
-            raise EOFError(f"the file ends {read.num_bytes - done} bytes too early")
-        done += num_bytes
-        while pieces and num_bytes >= len(pieces[0]):
-            num_bytes -= len(pieces.pop(0))
-        if num_bytes:
-            pieces[0] = pieces[0][num_bytes:]
-    return done
+def _read(read: _Read, destination: memoryview) -> int:
+    """Raises EOFError when the file ends too early, OSError."""
+    return read_fully(read.fd, read.file_offset, [destination[start:end] for start, end in read.pieces])
 
 
 def _error(path: str, layer: int, expert: int, reason: str) -> ExpertReadError:

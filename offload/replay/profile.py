@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from offload.archive import geometry_from_json, geometry_to_json, read_archive, write_archive
+from offload.archive import geometry_from_json, geometry_to_json, number_of, read_archive, text_of, write_archive
 from offload.errors import ProfileError
 from offload.geometry import Geometry
 from offload.policies.eviction.history import HistoryWeights
@@ -188,16 +188,18 @@ def load_profile(path: Path, model: str | None = None) -> DomainProfile:
         geometry = geometry_from_json(header["layers"])
         layers = tuple(_layer_from(arrays, number, geometry) for number in range(geometry.num_layers))
         profile = DomainProfile(
-            model=str(header["model"]),
-            domain=str(header["domain"]),
-            created_s=float(header["created_s"]),
-            num_prompts=int(header["num_prompts"]),
-            num_tok=int(header["num_tok"]),
-            num_decode_tok=int(header["num_decode_tok"]),
+            model=text_of(header, "model"),
+            domain=text_of(header, "domain"),
+            created_s=float(number_of(header, "created_s")),
+            num_prompts=int(number_of(header, "num_prompts")),
+            num_tok=int(number_of(header, "num_tok")),
+            num_decode_tok=int(number_of(header, "num_decode_tok")),
             geometry=geometry,
             layers=layers,
         )
-    except (KeyError, TypeError, ValueError) as failure:
+    except KeyError as failure:
+        raise ProfileError(f"{path} is damaged: it lacks {failure}.", _REMEDY) from failure
+    except (TypeError, ValueError) as failure:
         raise ProfileError(f"{path} is damaged: {failure}.", _REMEDY) from failure
     if model is not None and profile.model != model:
         raise ProfileError(

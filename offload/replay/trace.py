@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from offload.archive import geometry_from_json, geometry_to_json, read_archive, write_archive
+from offload.archive import geometry_from_json, geometry_to_json, read_archive, text_of, write_archive
 from offload.errors import TraceError
 from offload.geometry import Geometry
 
@@ -121,8 +121,8 @@ def load_trace(path: Path) -> RoutingTrace:
     header, arrays = read_archive(path, _FORMAT, _VERSION, TraceError, _REMEDY)
     try:
         return RoutingTrace(
-            model=str(header["model"]),
-            domain=str(header["domain"]),
+            model=text_of(header, "model"),
+            domain=text_of(header, "domain"),
             geometry=geometry_from_json(header["layers"]),
             ids=arrays["ids"],
             predicted=arrays["predicted"],
@@ -130,8 +130,12 @@ def load_trace(path: Path) -> RoutingTrace:
             is_prefill=arrays["is_prefill"],
             prompt_starts=arrays["prompt_starts"],
         )
-    except (KeyError, TypeError, ValueError) as failure:
+    except KeyError as failure:
+        raise TraceError(f"{path} is damaged: it lacks {failure}.", _REMEDY) from failure
+    except (TypeError, ValueError) as failure:
         raise TraceError(f"{path} is damaged: {failure}.", _REMEDY) from failure
+    except TraceError as failure:
+        raise TraceError(f"{path}: {failure.message}", failure.hint) from failure
 
 
 def concatenate(traces: Sequence[RoutingTrace]) -> RoutingTrace:

@@ -20,6 +20,8 @@ from engine.backends.transformers.model_files import read_config
 from engine.backends.transformers.rotary import fix_for_shapes
 from engine.backends.transformers.stored_weights import StoredWeights, WithheldModule, sort_weights
 from engine.checkpoint.architectures import DENSE, MISSING_INTERFACE
+from engine.checkpoint.config_file import read_config_file
+from engine.checkpoint.cross_check import check_against_config
 from engine.checkpoint.index import TensorEntry, read_index
 from engine.errors import MoeChatError, UnsupportedModelError
 from engine.experts.formats.dense import DENSE_DTYPES, DenseFormat
@@ -59,6 +61,7 @@ def inspect_model(folder: Path, is_cancelled: Callable[[], bool] = lambda: False
     WaitCancelled."""
     config = read_config(folder)
     entries = read_index(folder)
+    check_against_config(read_config_file(folder), {key: entry.shape for key, entry in entries.items()})
     _stop_if(is_cancelled)
     meta = build_on_meta(config, entries.values())
     model = meta.model

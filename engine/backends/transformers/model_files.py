@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 
+from engine.checkpoint.config_file import read_config_file
+from engine.checkpoint.tokenizer_files import check_tokenizer_files, tokenizer_error
 from engine.errors import CheckpointError, UnsupportedModelError
 from engine.sampling.defaults import FILE_NAME, ModelDefaults, defaults_of, read_model_defaults
 
 
 def read_config(folder: Path) -> Any:
     """The checkpoint's configuration. Raises UnsupportedModelError or CheckpointError."""
+    read_config_file(folder)
     try:
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     except Exception as error:  # whatever the library's parsers and validators raise
         text = str(error) or type(error).__name__
         if "model type" in text or "trust_remote_code" in text or "Unrecognized model" in text:
             raise UnsupportedModelError(
-                f"transformers does not know the architecture of {folder}.",
+                f"{folder / 'config.json'} names an architecture that transformers does not know.",
                 "It would need code from the model's folder, which is never run. See the README for what is supported.",
             ) from error
         raise CheckpointError(
-            f"{folder / 'config.json'} cannot be read: {' '.join(text.split())}", "Fetch it again."
+            f"{folder / 'config.json'} cannot be read: {' '.join(text.split())[:300]}", "Fetch it again."
         ) from error
     quantization = getattr(config, "quantization_config", None)
     if quantization:
@@ -39,17 +43,16 @@ def read_config(folder: Path) -> Any:
 
 def load_tokenizer(folder: Path) -> Any:
     """The checkpoint's tokenizer. Raises CheckpointError."""
+    check_tokenizer_files(folder)
     try:
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     except Exception as error:  # the library raises whatever its parsers raise
-        raise CheckpointError(
-            f"The tokenizer in {folder} cannot be read: {error}", "Fetch the tokenizer files again."
-        ) from error
+        raise tokenizer_error(folder, error) from error
 
 
 def read_defaults(folder: Path, config: Any) -> ModelDefaults:
     """What the folder's generation_config.json says, or without one what `config` implies. Raises CheckpointError."""
-    if (folder / FILE_NAME).exists():
+    if os.path.lexists(folder / FILE_NAME):
         return read_model_defaults(folder)
     try:
         implied = GenerationConfig.from_model_config(config).to_dict()

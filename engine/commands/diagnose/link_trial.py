@@ -16,6 +16,7 @@ from engine.checkpoint.index import TensorEntry, read_index
 from offload.errors import WaitCancelled
 from offload.link.expert_source import FileSource, Span
 from offload.link.link import DEMAND, Copy, Link
+from offload.regular_file import open_regular
 
 _EXPERT = re.compile(r"(.*\.experts\.\d+)\.")
 _FUSED = re.compile(r"(.*\.experts)\.")
@@ -61,6 +62,8 @@ def expert_spans(entries: Iterable[TensorEntry]) -> list[tuple[Span, ...]]:
     """The runs of bytes of every expert, whichever way it is stored: a tensor of its own, or a row of a fused one."""
     parts: dict[str, list[tuple[str, int, int]]] = defaultdict(list)
     for entry in entries:
+        if not entry.num_bytes:
+            continue
         if found := _EXPERT.match(entry.key):
             parts[found[1]].append((entry.path, entry.file_offset, entry.num_bytes))
         elif (found := _FUSED.match(entry.key)) and len(entry.shape) > 1:
@@ -102,7 +105,7 @@ def _forget(experts: list[tuple[Span, ...]]) -> None:
     try:
         for span in (span for spans in experts for span in spans):
             if span.path not in fds:
-                fds[span.path] = os.open(span.path, os.O_RDONLY | os.O_CLOEXEC)
+                fds[span.path] = open_regular(span.path)
             os.posix_fadvise(fds[span.path], span.file_offset, span.num_bytes, os.POSIX_FADV_DONTNEED)
     finally:
         for fd in fds.values():

@@ -12,6 +12,7 @@ from engine.chat.thinking_switch import find_choices
 from engine.checkpoint.catalogue import describe_folder
 from engine.checkpoint.index import checkpoint_files, read_index
 from engine.checkpoint.model_source import local_folder
+from engine.checkpoint.shards import choose_shards
 from engine.commands.diagnose.check import FAIL, OK, WARN, Check
 from engine.commands.diagnose.link_trial import try_link
 from engine.commands.plan_model import plan_model
@@ -64,7 +65,9 @@ class ModelExamination:
     def _checkpoint(self, folder: Path) -> Check:
         files, tensors = checkpoint_files(folder), read_index(folder)
         files_text = "one file" if len(files) == 1 else f"{len(files)} files"
-        return Check("checkpoint", OK, f"{len(tensors)} tensors in {files_text}; headers and lengths agree")
+        found = f"{len(tensors)} tensors in {files_text}; headers and lengths agree"
+        notices = " ".join(choose_shards(folder).notices)
+        return Check("checkpoint", WARN if notices else OK, found, notices)
 
     def _template(self, folder: Path) -> Check:
         template = ChatTemplate(load_tokenizer(folder), self._is_cancelled)

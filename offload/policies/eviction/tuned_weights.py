@@ -20,11 +20,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from offload.atomic_file import replaced
+from offload.bounded_json import Limits, NotReadable, parse_json, shown
 from offload.errors import WeightsError
 from offload.policies.eviction.history import HistoryWeights
+from offload.regular_file import read_whole, why
 
 _FORMAT: Final = "moe-chat eviction weights"
 _VERSION: Final = 1
+_LIMITS: Final = Limits(max_bytes=1 << 20, max_depth=8)
 _REMEDY: Final = "Tune again: moe-chat tune --keep. Or go back to the defaults: moe-chat tune --reset"
 
 
@@ -69,16 +72,16 @@ def load_tuned_weights(path: Path, model: str) -> TunedWeights:
     Raises WeightsError, saying what to do, when it is missing, damaged, something else, or another model's.
     """
     try:
-        found = json.loads(path.read_bytes())
+        found = parse_json(read_whole(path, _LIMITS.max_bytes), _LIMITS)
     except OSError as failure:
-        raise WeightsError(f"{path} cannot be read: {failure.strerror or failure}.", _REMEDY) from failure
-    except (ValueError, RecursionError) as failure:
-        raise WeightsError(f"{path} is damaged: it is not JSON.", _REMEDY) from failure
+        raise WeightsError(f"{path} cannot be read: {why(failure)}.", _REMEDY) from failure
+    except NotReadable as failure:
+        raise WeightsError(f"{path} is damaged: {failure}.", _REMEDY) from failure
     if not isinstance(found, dict) or found.get("format") != _FORMAT:
         raise WeightsError(f"{path} holds no {_FORMAT}.", _REMEDY)
     if found.get("version") != _VERSION:
         known = f"and this program knows version {_VERSION}"
-        raise WeightsError(f"{path} is of version {found.get('version')}, {known}.", _REMEDY)
+        raise WeightsError(f"{path} is of version {shown(found.get('version'))}, {known}.", _REMEDY)
     try:
         tuned = _tuned_from(found)
     except KeyError as failure:
@@ -95,7 +98,7 @@ def _tuned_from(found: Mapping[str, Any]) -> TunedWeights:
     numbers = {name: _number(value, name) for name, value in found["weights"].items()}
     window_steps = _whole(numbers.pop("window_steps"), "window_steps")
     return TunedWeights(
-        model=str(found["model"]),
+        model=_text(found["model"], "model"),
         created_s=_number(found["created_s"], "created_s"),
         weights=HistoryWeights(**numbers, window_steps=window_steps),
         slots_per_layer=tuple(_whole(slots, "slots_per_layer") for slots in found["slots_per_layer"]),
@@ -104,15 +107,21 @@ def _tuned_from(found: Mapping[str, Any]) -> TunedWeights:
     )
 
 
+def _text(value: Any, name: str) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{name} is {shown(value)}")
+    return value
+
+
 def _number(value: Any, name: str) -> float:
     """A finite number; JSON as Python reads it knows others, and takes true for 1."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e15:
-        raise ValueError(f"{name} is {value!r}")
+        raise ValueError(f"{name} is {shown(value)}")
     return value
 
 
 def _whole(value: Any, name: str) -> int:
     number = _number(value, name)
     if number != int(number) or number < 0:
-        raise ValueError(f"{name} is {value!r}")
+        raise ValueError(f"{name} is {shown(value)}")
     return int(number)

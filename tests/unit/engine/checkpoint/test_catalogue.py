@@ -14,12 +14,19 @@ import pytest
 from engine.checkpoint.catalogue import describe_folder, find_models, hub_cache
 
 CONFIG = {"model_type": "qwen3_moe", "num_hidden_layers": 3, "num_experts": 8, "num_experts_per_tok": 2}
-EXPERT = "model.layers.0.mlp.experts.0.up_proj.weight"
+VALUE_BYTES = {"BF16": 2, "F8_E4M3": 1, "F4": 1}
 
 
-def shard(path: Path, dtype: str = "BF16", num_bytes: int = 8, is_cut: bool = False) -> None:
-    header = json.dumps({EXPERT: {"dtype": dtype, "shape": [4], "data_offsets": [0, num_bytes]}}).encode()
-    path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(num_bytes - is_cut))
+def shard(path: Path, dtype: str = "BF16", num_layers: int = 3, num_experts: int = 8, is_cut: bool = False) -> None:
+    """A safetensors file of the experts' weights, one [2, 2] for each."""
+    num_bytes, header = 4 * VALUE_BYTES[dtype], {}
+    for number in range(num_layers * num_experts):
+        layer, expert = divmod(number, num_experts)
+        offsets = [number * num_bytes, (number + 1) * num_bytes]
+        key = f"model.layers.{layer}.mlp.experts.{expert}.up_proj.weight"
+        header[key] = {"dtype": dtype, "shape": [2, 2], "data_offsets": offsets}
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + bytes(len(header) * num_bytes - is_cut))
 
 
 def model(folder: Path, **changes: Any) -> Path:
@@ -89,6 +96,7 @@ def test_a_config_that_cannot_be_read(tmp_path: Path, text: str) -> None:
 
 def test_missing_shards_are_counted(tmp_path: Path) -> None:
     folder = model(tmp_path)
+    (folder / "model.safetensors").unlink()
     index(folder, *(f"{number}.safetensors" for number in range(8)))
     for number in range(5):
         shard(folder / f"{number}.safetensors")

@@ -241,3 +241,14 @@ def test_a_full_disk_is_refused_before_the_download(tmp_path: Path, monkeypatch:
 def test_a_child_that_dies_is_an_error() -> None:
     with pytest.raises(DownloadError, match="ended without an answer"):
         hub_download.download_model("owner/model", ignore, never, [sys.executable, "-c", ""])
+
+
+def test_a_folder_that_may_not_be_read_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: object) -> list[str]:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    folder = folder_with(tmp_path / "model", *WHOLE)
+    monkeypatch.setattr(model_source.os, "listdir", refuse)
+    with pytest.raises(ModelNotFoundError, match="model cannot be read: Permission denied") as caught:
+        resolve_model(str(folder), ignore)
+    assert caught.value.hint

@@ -63,7 +63,7 @@ def test_short_reads_are_continued_inside_and_between_pieces(shard, monkeypatch)
 
 
 def test_more_pieces_than_one_call_takes(shard, monkeypatch):
-    monkeypatch.setattr("offload.link.expert_source._MAX_PIECES", 2)
+    monkeypatch.setattr("offload.regular_file._MAX_BUFFERS", 2)
     backwards = tuple(Span(shard, i, 1, 9 - i) for i in range(10))
     source = FileSource([[backwards]])
     assert read(source, 10) == (10, bytes(reversed(range(10))))

@@ -46,7 +46,7 @@ def changed(path, *keys, to):
     [
         (("weights", "count"), -1.0, "must not be negative"),
         (("weights", "count"), True, "count is True"),
-        (("weights", "ema"), float("nan"), "ema is nan"),
+        (("weights", "ema"), float("nan"), "holds NaN"),
         (("weights", "ema"), 1e300, "ema is"),
         (("weights", "window_steps"), 2.5, "window_steps is 2.5"),
         (("weights", "window_steps"), 0, "impossible history"),
