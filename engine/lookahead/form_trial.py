@@ -67,7 +67,7 @@ def _with_random_weights(router: nn.Module) -> nn.Module:
 
 def _random_arguments(router: nn.Module, num_experts: int) -> tuple[torch.Tensor, ...]:
     """A bias for every argument but the first. Raises TypeError where one is no bias."""
-    names = list(inspect.signature(router.forward).parameters)[1:]
+    names = list(inspect.signature(type(router).forward).parameters)[2:]
     if any("bias" not in name for name in names):
         raise TypeError("an argument that is no bias")
     generator = torch.Generator().manual_seed(2)
