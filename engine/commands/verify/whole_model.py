@@ -9,6 +9,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from engine.backends.offloaded_model import OffloadedModel
+from engine.checkpoint.library_folder import folder_for_library
 from engine.commands.task_outcome import OnTaskProgress
 from engine.commands.verify.found import Found
 from engine.config import format_bytes
@@ -67,14 +68,15 @@ def load_whole(engine: OffloadedModel) -> Any:
     In memory of its own: the library maps the files, where tensors begin anywhere, and some kernels multiply float32 in
     another order where a tensor does not begin at a multiple of 16 bytes.
     """
-    whole = AutoModelForCausalLM.from_pretrained(
-        engine.loaded.folder,
-        dtype="auto",
-        experts_implementation="grouped_mm",
-        use_safetensors=True,
-        local_files_only=True,
-        trust_remote_code=False,
-    ).eval()
+    with folder_for_library(engine.loaded.folder) as folder:
+        whole = AutoModelForCausalLM.from_pretrained(
+            folder,
+            dtype="auto",
+            experts_implementation="grouped_mm",
+            use_safetensors=True,
+            local_files_only=True,
+            trust_remote_code=False,
+        ).eval()
     for value in whole.parameters():
         value.data = value.data.clone()
     return whole
