@@ -18,7 +18,8 @@ from engine.checkpoint.fingerprint import fingerprint
 from engine.config import APPROX, AUTO, FULL_LAYER, EngineConfig, SamplingConfig
 from engine.errors import MoeChatError, UnsupportedModelError
 from engine.events import LoadProgress
-from engine.experts.assembly import ExpertPlant
+from engine.experts.expert_runtime import ExpertRuntime
+from engine.experts.layer import MoeLayer
 from engine.experts.router_tap import RouterTap
 from engine.experts.step_state import StepState
 from engine.lookahead.lookahead import FeedProbe, Lookahead, find_router
@@ -56,7 +57,7 @@ class OffloadedModel:
         )
         del inspected  # and with it the model on the meta device
         self.state = StepState(is_cancelled=is_cancelled, after_layer=after_layer)
-        self._plant: ExpertPlant | None = None
+        self._runtime: ExpertRuntime | None = None
         try:
             self.tuned = tuned_eviction(self.fingerprint)
             on_progress(LoadProgress("warm-up", 0, 0, ""))
@@ -128,16 +129,26 @@ class OffloadedModel:
 
     def rebuild(self, config: EngineConfig, slots_per_layer: Sequence[int]) -> None:
         """Other policies, another link or other slots over the same loaded model; the expert cache begins empty."""
-        if self._plant is not None:
-            self._dismantle(self._plant)
+        if self._runtime is not None:
+            self._dismantle(self._runtime)
         self.config = config
         has_layer_staging = self.budget.has_layer_staging if config.prefill == AUTO else config.prefill == FULL_LAYER
-        plant = self._plant = ExpertPlant(config, self.loaded, slots_per_layer, has_layer_staging, self.tuned.weights)
-        plant.connect(self.lookahead, self._taps, self.state, self._always_predict)
-        self.link, self.pool, self.cache, self.layers = plant.link, plant.pool, plant.cache, plant.layers
-        self.prefetching, self.prefill = plant.prefetching, plant.prefill
-        self.expert_compute_s = plant.expert_compute_s
+        loaded, geometry = self.loaded, self.loaded.plan.geometry
+        runtime = self._runtime = ExpertRuntime(
+            config, geometry, loaded.store, slots_per_layer, has_layer_staging, self.tuned.weights
+        )
+        hidden_dim = int(loaded.model.config.get_text_config().hidden_size)
+        runtime.connect(
+            loaded.formats, hidden_dim, self.lookahead, self._taps, self.state, self._bind, self._always_predict
+        )
+        self.link, self.pool, self.cache, self.layers = runtime.link, runtime.pool, runtime.cache, runtime.layers
+        self.prefetching, self.prefill = runtime.prefetching, runtime.prefill
+        self.expert_compute_s = runtime.expert_compute_s
         self.decoder.cache.reset()
+
+    def _bind(self, number: int, layer: MoeLayer) -> None:
+        """Puts a MoE layer in place of the experts module's own forward."""
+        self.loaded.modules[number].module.offload_layer = layer  # type: ignore[assignment]
 
     def _measure_floor_ms(self) -> float:
         """The quicker of two decode steps in which nothing is asked of the cache."""
@@ -153,14 +164,14 @@ class OffloadedModel:
             self.state.is_calibrating = False
         return min(times)
 
-    def _dismantle(self, plant: ExpertPlant) -> None:
+    def _dismantle(self, runtime: ExpertRuntime) -> None:
         """Lets go of the old machinery before the new is built: its memory is not needed twice."""
-        plant.close()
+        runtime.close()
         for withheld in self.loaded.modules:
             withheld.module.offload_layer = ProbedLayer()  # type: ignore[assignment]
-        self._plant = None
+        self._runtime = None
         self.state.abandon_prefill = lambda: None
-        del plant, self.link, self.pool, self.cache, self.layers, self.prefetching, self.prefill
+        del runtime, self.link, self.pool, self.cache, self.layers, self.prefetching, self.prefill
 
     def set_mode(self, mode: str) -> None:
         """EXACT or APPROX from the next step on."""
@@ -175,6 +186,6 @@ class OffloadedModel:
 
     def close(self) -> None:
         """Stops the link and closes the checkpoint's files. Safe to call twice."""
-        if self._plant is not None:
-            self._plant.close()
+        if self._runtime is not None:
+            self._runtime.close()
         self.loaded.store.close()

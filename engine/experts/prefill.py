@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 import torch
 
 from offload.geometry import Geometry
-from offload.link.link import Lease
+from offload.link.lease import Lease
 from offload.link.staging import LayerStaging, StagingRing
 from offload.residency.cache import ExpertCache
 

@@ -7,7 +7,8 @@ from time import perf_counter
 from typing import Protocol
 
 from offload.geometry import Geometry
-from offload.link.link import Lease, Link
+from offload.link.expert_link import ExpertLink
+from offload.link.lease import Lease
 from offload.policies.prefetch import Forecast, Prefetcher
 from offload.policies.prefetch.overlap_window import OverlapWindow, Window
 from offload.residency.cache import ExpertCache
@@ -38,7 +39,7 @@ class Prefetching:
     def __init__(
         self,
         cache: ExpertCache,
-        link: Link,
+        link: ExpertLink,
         lookahead: Forecaster,
         prefetcher: Prefetcher,
         geometry: Geometry,
@@ -104,7 +105,7 @@ class Prefetching:
     def _forecasts(self, layer: int, targets: Sequence[int], made: dict[int, list[int]]) -> Iterator[Forecast]:
         """Of the layers ahead, each when it is asked for; `made` is filled with their predictions."""
         for ahead in targets:
-            predicted = made[ahead] = self._lookahead.predict(layer, ahead)
+            predicted = made[ahead] = list(dict.fromkeys(self._lookahead.predict(layer, ahead)))
             if ahead == layer + 1:
                 self.predictions[ahead] = predicted
             yield Forecast(ahead, predicted, self._absent_in(ahead))
@@ -129,7 +130,7 @@ class Prefetching:
         self._opened_s = now
 
     def _window_at(self, layer: int, leases: Sequence[Lease]) -> Window | None:
-        demand = sum(lease.copy is not None for lease in leases) * self._expert_bytes[layer]
+        demand = len({lease.slot for lease in leases if lease.copy is not None}) * self._expert_bytes[layer]
         ahead = self._targets[layer]
         queued = sum(self._cache.num_arriving(at) * self._expert_bytes[at] for at in ahead)
         return self._window.window(layer, demand_bytes=demand, prefetch_bytes=queued, num_layers_ahead=self._num_ahead)

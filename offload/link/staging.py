@@ -10,7 +10,8 @@ import torch
 
 from offload.errors import ExpertReadError, OffloadError
 from offload.geometry import Geometry, layer_buffer_bytes
-from offload.link.link import PREFILL, Copy, Lease, Link
+from offload.link.expert_link import DEMAND, ExpertCopy, ExpertLink
+from offload.link.lease import Lease
 from offload.link.slot_pool import SlotPool
 
 
@@ -20,12 +21,12 @@ class _Landings:
     __slots__ = ("_open",)
 
     def __init__(self) -> None:
-        self._open: list[Copy] = []
+        self._open: list[ExpertCopy] = []
 
-    def watch(self, copies: Iterable[Copy]) -> None:
+    def watch(self, copies: Iterable[ExpertCopy]) -> None:
         self._open += copies
 
-    def take(self) -> list[Copy]:
+    def take(self) -> list[ExpertCopy]:
         """Those that landed. What failed or was taken back is forgotten, what is on the link kept."""
         landed, still_open = [], []
         for copy in self._open:
@@ -43,16 +44,16 @@ class StagingRing:
     One thread calls it. Slot numbers are the ring's own, 0..num_slots-1.
     """
 
-    def __init__(self, num_slots: int, slot_bytes: int, link: Link) -> None:
+    def __init__(self, num_slots: int, slot_bytes: int, link: ExpertLink) -> None:
         """Raises ValueError for fewer than two slots, with which nothing would overlap."""
         if num_slots < 2:
             raise ValueError(f"a staging ring of {num_slots} slots cannot overlap copy and compute")
         self._pool = SlotPool((num_slots,), (slot_bytes,))
         self._link = link
         self._free = list(reversed(range(num_slots)))
-        self._copies: dict[int, Copy] = {}
+        self._copies: dict[int, ExpertCopy] = {}
         """Slots in use."""
-        self._abandoned: dict[int, Copy] = {}
+        self._abandoned: dict[int, ExpertCopy] = {}
         """Slots given back while their copy was on the link."""
         self._landings = _Landings()
 
@@ -83,7 +84,7 @@ class StagingRing:
         if not self._free:
             raise OffloadError("Every staging slot is in use.")
         slot = self._free[-1]
-        copy = self._link.submit(layer, expert, self._pool.memory(slot)[:num_bytes], num_bytes, PREFILL)
+        copy = self._link.submit(layer, expert, self._pool.memory(slot)[:num_bytes], num_bytes, DEMAND)
         self._free.pop()
         self._copies[slot] = copy
         return Lease(slot, copy)
@@ -106,7 +107,7 @@ class StagingRing:
         """The slot as a uint8 tensor [slot_bytes]: a view."""
         return self._pool.tensor(slot)
 
-    def take_landed(self) -> list[Copy]:
+    def take_landed(self) -> list[ExpertCopy]:
         """The copies of slots given back that moved, each told once, as soon as it has ended."""
         return self._landings.take()
 
@@ -126,9 +127,9 @@ class _Buffer:
 
     layer: int | None = None
     """Whose experts are in it or on their way; None: free."""
-    copies: dict[int, Copy] = field(default_factory=dict)
+    copies: dict[int, ExpertCopy] = field(default_factory=dict)
     """By expert."""
-    abandoned: list[Copy] = field(default_factory=list)
+    abandoned: list[ExpertCopy] = field(default_factory=list)
     """Of the layer before: given up while on the link."""
 
 
@@ -142,7 +143,7 @@ class LayerStaging:
     nothing. One thread calls it.
     """
 
-    def __init__(self, geometry: Geometry, link: Link) -> None:
+    def __init__(self, geometry: Geometry, link: ExpertLink) -> None:
         self._shapes = geometry.layers
         self._pool = SlotPool((2,), (layer_buffer_bytes(geometry),))
         self._link = link
@@ -193,7 +194,7 @@ class LayerStaging:
         for expert in experts:
             if expert not in copies:
                 memory = self._pool.memory(number)[self._place(layer, expert)]
-                copies[expert] = self._link.submit(layer, expert, memory, num_bytes, PREFILL)
+                copies[expert] = self._link.submit(layer, expert, memory, num_bytes, DEMAND)
 
     def keep_only(self, layer: int, experts: Collection[int]) -> None:
         """Take back copies of a begun layer's other experts that have not started: nobody routed to them."""
@@ -208,18 +209,9 @@ class LayerStaging:
         """
         return self._buffers[self.buffer_of(layer)].copies[expert].wait(is_cancelled)
 
-    def is_there(self, layer: int, expert: int) -> bool:
-        """Whether a begun layer's expert has landed."""
-        copy = self._buffers[self.buffer_of(layer)].copies.get(expert)
-        return copy is not None and copy.is_done and copy.error is None
-
     def tensor(self, layer: int, expert: int) -> torch.Tensor:
         """A begun layer's expert as a uint8 tensor [expert_bytes]: a view, valid until the layer is released."""
         return self._pool.tensor(self.buffer_of(layer))[self._place(layer, expert)]
-
-    def view(self, buffer: int, layer: int, expert: int) -> torch.Tensor:
-        """Where an expert of a layer will be when the layer is in this buffer; for views made beforehand."""
-        return self._pool.tensor(buffer)[self._place(layer, expert)]
 
     def release(self, layer: int) -> None:
         """Free a layer's buffer, whatever became of its copies. Raises KeyError."""
@@ -229,7 +221,7 @@ class LayerStaging:
         buffer.layer, buffer.copies = None, {}
         self._landings.watch(started)
 
-    def take_landed(self) -> list[Copy]:
+    def take_landed(self) -> list[ExpertCopy]:
         """The copies of released layers that moved, each told once, as soon as it has ended."""
         return self._landings.take()
 

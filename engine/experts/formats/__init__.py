@@ -1,6 +1,6 @@
-"""What the bytes of a slot mean, and how to compute an expert from them. One file per stored format.
+"""How an expert lies in the bytes of a slot, and how it is computed from them. One file per stored format.
 
-A format is made once per experts module. The offload core moves bytes and knows none of this.
+A format is made once per experts module. The offload core moves bytes and knows no formats.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ class ExpertFormat(Protocol):
         """One expert on `hidden` [tokens, hidden] -> [tokens, hidden], routing weight not applied."""
         ...
 
-    def step(self, hidden: torch.Tensor, weights: Sequence[Any], routing_weights: torch.Tensor) -> torch.Tensor:
-        """All of one token's experts, in top-k order: `hidden` [1, hidden], `routing_weights` [1, k] -> [1, hidden]."""
+    def rows(self, hidden: torch.Tensor, weights: Sequence[Any]) -> torch.Tensor:
+        """One token through n different experts, in their order: `hidden` [1, hidden] -> [n, hidden], routing weights
+        not applied. The result is valid until the next call."""
         ...

@@ -114,19 +114,18 @@ class DenseFormat:
         normed: torch.Tensor = module.post_expert_norm(out)
         return normed
 
-    def step(
-        self, hidden: torch.Tensor, weights: Sequence[DenseWeights], routing_weights: torch.Tensor
-    ) -> torch.Tensor:
-        """One token through its k resident experts; the preallocated rows keep the call count low."""
-        k, rows = len(weights), hidden.to(self._dtype)
+    def rows(self, hidden: torch.Tensor, weights: Sequence[DenseWeights]) -> torch.Tensor:
+        """See ExpertFormat. Writes into preallocated rows, which keeps the number of calls low."""
+        k, token = len(weights), hidden.to(self._dtype)
         if self._takes_vectors:
-            row = rows[0]
+            row = token[0]
             for expert, result in zip(weights, self._up_vectors, strict=False):
                 torch.mv(expert.up.t(), row, out=result)
         else:
             for expert, result in zip(weights, self._up_rows, strict=False):
-                torch.mm(rows, expert.up, out=result)
-        self._add_biases([expert.up_bias for expert in weights], self._up_vectors)
+                torch.mm(token, expert.up, out=result)
+        if self._has_bias:
+            _add_biases([expert.up_bias for expert in weights], self._up_vectors)
         activated = self._activate(self._up if k == len(self._up) else self._up[:k])
         if self._takes_vectors:
             for expert, act, result in zip(weights, activated.unbind(0), self._down_vectors, strict=False):
@@ -134,16 +133,15 @@ class DenseFormat:
         else:
             for expert, act, result in zip(weights, activated.split(1), self._down_rows, strict=False):
                 torch.mm(act, expert.down, out=result)
-        self._add_biases([expert.down_bias for expert in weights], self._down_vectors)
-        out = self._normed(self._down if k == len(self._down) else self._down[:k])
-        weighted = out * routing_weights.reshape(-1, 1)
-        return weighted.view(1, k, -1).sum(dim=1).to(hidden.dtype)
-
-    def _add_biases(self, biases: Sequence[torch.Tensor | None], rows: Sequence[torch.Tensor]) -> None:
         if self._has_bias:
-            for bias, row in zip(biases, rows, strict=False):
-                if bias is not None:
-                    row.add_(bias)
+            _add_biases([expert.down_bias for expert in weights], self._down_vectors)
+        return self._normed(self._down if k == len(self._down) else self._down[:k])
+
+
+def _add_biases(biases: Sequence[torch.Tensor | None], rows: Sequence[torch.Tensor]) -> None:
+    for bias, row in zip(biases, rows, strict=False):
+        if bias is not None:
+            row.add_(bias)
 
 
 @cache
@@ -152,9 +150,8 @@ def vector_product_pays(
 ) -> bool:
     """Whether `mv` gives bit for bit what `mm` gives for one row of a weight of this shape on this machine, and sooner.
 
-    They are the same sums in the same order, or they are not; eight random products of `num_columns` values tell. Which
-    is quicker is the processor's doing (one with bf16 dot products has the quicker `mm`). Asked anew for another
-    `num_threads`, which may take another way.
+    Whether both sum in the same order is found out by eight random products of `num_columns` values. Which is quicker
+    depends on the processor (with bf16 dot products `mm` is). Both may change with `num_threads`.
     """
     generator = torch.Generator().manual_seed(num_rows)
     products = []
@@ -166,7 +163,7 @@ def vector_product_pays(
     if not all(torch.equal(torch.mm(row, matrix)[0], torch.mv(matrix.t(), row[0])) for row, matrix in products):
         return False
     matrix_s = vector_s = float("inf")
-    for _ in range(_NUM_ROUNDS):  # in turn, and the quickest counts: who else runs slows both down
+    for _ in range(_NUM_ROUNDS):  # in turn, and the quickest counts: other processes slow both down
         matrix_s = min(matrix_s, _seconds(lambda: [torch.mm(row, matrix) for row, matrix in products]))
         vector_s = min(vector_s, _seconds(lambda: [torch.mv(matrix.t(), row[0]) for row, matrix in products]))
     return vector_s < matrix_s

@@ -10,7 +10,7 @@ from engine.commands.bench.virtual_link import VirtualClock, VirtualLink
 from engine.commands.bench.virtual_run import StepTimes, VirtualRun
 from engine.commands.bench.workload import Task
 from offload.geometry import Geometry, LayerGeometry
-from offload.link.link import DEMAND, PREFETCH
+from offload.link.expert_link import DEMAND, PREFETCH
 from offload.replay.trace import NO_EXPERT, RoutingTrace
 
 MIB = 1 << 20

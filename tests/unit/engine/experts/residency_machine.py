@@ -14,12 +14,13 @@ from engine.experts.prefill import ExpertPrefill, LayerPrefill, RingPrefill
 from offload.counters import Counters
 from offload.errors import ExpertReadError, WaitCancelled
 from offload.geometry import Geometry, LayerGeometry, layer_staging_bytes, pool_bytes
-from offload.link.link import PREFETCH, Lease
+from offload.link.expert_link import PREFETCH
+from offload.link.lease import Lease
 from offload.link.slot_pool import SlotPool
 from offload.link.staging import LayerStaging, StagingRing
 from offload.policies.eviction import make_eviction
 from offload.residency.cache import ExpertCache
-from tests.unit.engine.experts.wandering_link import Entry, LoggedLink, Name
+from tests.unit.engine.experts.wandering_link import Entry, LoggedLink, Name, drain
 
 RING_SLOTS = 3
 
@@ -270,7 +271,7 @@ class ResidencyMachine:
 
     def finish(self) -> None:
         """Everything on its way lands: then what was counted is what was moved."""
-        self.log.link.drain()
+        drain(self.log.link)
         self.prefill.abandon()
         for layer in range(self.geometry.num_layers):
             self.cache.settle(layer)

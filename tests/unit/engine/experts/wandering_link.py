@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from offload.errors import ExpertReadError, WaitCancelled
-from offload.link.link import DEMAND, PREFETCH
+from offload.link.expert_link import DEMAND, PREFETCH
+from offload.link.link import Link
 
 
 class Name(NamedTuple):
@@ -71,11 +73,13 @@ class WanderingLink:
         self._queue.append(copy)
         return copy
 
-    def promote(self, copy: WanderingCopy, priority: int = DEMAND) -> None:
-        if not copy.is_started and copy.priority == PREFETCH:
-            copy.priority = priority
-            self._queue.remove(copy)
-            self._queue.append(copy)
+    def promote(self, copy: WanderingCopy) -> bool:
+        if copy.is_started or copy.priority != PREFETCH:
+            return False
+        copy.priority = DEMAND
+        self._queue.remove(copy)
+        self._queue.append(copy)
+        return True
 
     def cancel(self, copy: WanderingCopy) -> bool:
         if copy not in self._queue:
@@ -95,9 +99,9 @@ class WanderingLink:
         elif self._active:
             self._end(self._active.pop(self._chance.randrange(len(self._active))))
 
-    def drain(self) -> None:
-        while self._queue or self._active:
-            self.move()
+    @property
+    def queued(self) -> int:
+        return len(self._queue)
 
     def _end(self, copy: WanderingCopy) -> None:
         if copy.name in self.failing:
@@ -106,6 +110,17 @@ class WanderingLink:
             copy.destination[:] = copy.name.content(copy.num_bytes)
             copy.moved_bytes = copy.num_bytes
         copy.is_done = True
+
+
+def drain(link: WanderingLink | Link) -> None:
+    """Wait until nothing is queued and nothing on its way."""
+    end_s = time.monotonic() + 30
+    while link.queued or link._active:
+        assert time.monotonic() < end_s, "the link has work left"
+        if isinstance(link, WanderingLink):
+            link.move()
+        else:
+            time.sleep(0.0005)
 
 
 def _is_same_memory(one: memoryview, other: memoryview) -> bool:
@@ -155,8 +170,9 @@ class LoggedLink:
         self.entries.append(Entry(Name(layer, expert), copy, destination.obj, priority == PREFETCH))
         return copy
 
-    def promote(self, copy: Any, priority: int = DEMAND) -> None:
-        self.link.promote(copy, priority)
+    def promote(self, copy: Any) -> bool:
+        is_promoted: bool = self.link.promote(copy)
+        return is_promoted
 
     def cancel(self, copy: Any) -> bool:
         is_cancelled: bool = self.link.cancel(copy)

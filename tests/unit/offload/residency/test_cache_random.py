@@ -164,7 +164,7 @@ class JitterySource:
 
 
 @pytest.mark.parametrize(("slots", "shared", "num_threads"), [(2, False, 2), (3, False, 3), (3, True, 2), (6, True, 1)])
-def test_the_same_with_real_threads(new_bench, new_link, pattern, slots, shared, num_threads):
+def test_the_same_with_real_threads(new_bench, new_link, pattern, drain, slots, shared, num_threads):
     choice = random.Random(slots)
     link = new_link(JitterySource(pattern, slots), num_threads=num_threads)
     bench = new_bench(NUM_LAYERS, NUM_EXPERTS, TOP_K, slots, "history", shared, link)
@@ -186,7 +186,7 @@ def test_the_same_with_real_threads(new_bench, new_link, pattern, slots, shared,
             num_loaded += lease.copy is not None
         bench.cache.release(layer)
         bench.cache.check_integrity()
-    link.drain()
+    drain(link)
     for layer in range(NUM_LAYERS):
         bench.cache.settle(layer)
         for expert in range(NUM_EXPERTS):
