@@ -90,8 +90,8 @@ class OffloadedModel:
             self._warm_up(1)
             self.lookahead.prepare()
             self.threads = choose_threads(config.compute_threads, lambda: self._warm_up(1))
-            for layout in loaded.formats:
-                layout.choose_kernel()
+            for expert_format in loaded.formats:
+                expert_format.choose_kernel()
         layers = loaded.plan.geometry.layers
         self._taps = [
             RouterTap(router, ranking, layer, self.state)

@@ -41,7 +41,7 @@ class DenseWeights(NamedTuple):
 
 
 class DenseFormat:
-    """The layout and the arithmetic of one experts module.
+    """How the experts of one module lie in slots, and their arithmetic.
 
     `shapes` and `dtypes` are those of the module's per-expert parameters, without the expert dimension.
     """
@@ -50,13 +50,13 @@ class DenseFormat:
         self, module: nn.Module, parameters: dict[str, tuple[tuple[int, ...], torch.dtype]], top_k: int
     ) -> None:
         self.module = module
-        self.layout: list[ParameterLayout] = []
+        self.parameters: list[ParameterLayout] = []
         offset = 0
         for name in PARAMETER_NAMES:
             if name in parameters:
                 shape, dtype = parameters[name]
                 num_bytes = torch.Size(shape).numel() * dtype.itemsize
-                self.layout.append(ParameterLayout(name, shape, dtype, offset, num_bytes))
+                self.parameters.append(ParameterLayout(name, shape, dtype, offset, num_bytes))
                 offset += -(-num_bytes // _ALIGNMENT) * _ALIGNMENT
         self.slot_bytes = offset
         self._has_gate: bool = module.has_gate  # type: ignore[assignment]
@@ -84,7 +84,7 @@ class DenseFormat:
     def bind(self, slot: torch.Tensor) -> DenseWeights:
         """Views into `slot` (uint8, at least `slot_bytes` long)."""
         views: dict[str, torch.Tensor] = {}
-        for part in self.layout:
+        for part in self.parameters:
             raw = slot[part.slot_offset : part.slot_offset + part.num_bytes]
             views[part.name] = raw.view(part.dtype).view(part.shape)
         up, down = views[self._up_name], views["down_proj"]

@@ -91,33 +91,26 @@ class HistoryEviction:
         self, candidates: Sequence[tuple[int, int]], num_victims: int, scores: np.ndarray | None, layer: int
     ) -> list[int]:
         """See EvictionPolicy."""
-        layers = {at for at, _ in candidates}
-        worth = {at: self._worth(at, scores if at == layer else None, candidates) for at in layers}
-        if len(layers) == 1:
-            (values,) = worth.values()
-            ranks = list(zip(values, candidates, strict=True))
-        else:
-            each = {at: iter(values) for at, values in worth.items()}
-            ranks = [(next(each[pair[0]]), pair) for pair in candidates]
-        return lowest_ranked(ranks, num_victims)
+        experts_of: dict[int, list[int]] = {}
+        for at, expert in candidates:
+            experts_of.setdefault(at, []).append(expert)
+        worth = {
+            at: iter(self._worth(at, experts, scores if at == layer else None)) for at, experts in experts_of.items()
+        }
+        return lowest_ranked([(next(worth[pair[0]]), pair) for pair in candidates], num_victims)
 
-    def _worth(self, layer: int, scores: np.ndarray | None, candidates: Sequence[tuple[int, int]]) -> list[float]:
-        """The routing-history score of those candidates that are of this layer, in their order."""
+    def _worth(self, layer: int, experts: Sequence[int], scores: np.ndarray | None) -> list[float]:
+        """The routing-history score of each of these experts of a layer."""
         weights, history = self._weights, self._layers[layer]
         count, ema, step, last_step = history.count, history.ema, history.step, history.last_step
         count_scale = weights.count / (max(count) or 1)
         ema_scale = weights.ema / (max(ema) or 1.0)
         age_scale = weights.recency / ((step - min(last_step)) or 1)
-        worth = [
-            count[expert] * count_scale + ema[expert] * ema_scale - (step - last_step[expert]) * age_scale
-            for at, expert in candidates
-            if at == layer
-        ]
+        worth = [count[e] * count_scale + ema[e] * ema_scale - (step - last_step[e]) * age_scale for e in experts]
         if scores is None or not weights.score:
             return worth
         score_of: list[float] = (scale_scores(scores) * weights.score).tolist()
-        of_candidates = [score_of[expert] for at, expert in candidates if at == layer]
-        return [kept + score for kept, score in zip(worth, of_candidates, strict=True)]
+        return [kept + score_of[expert] for kept, expert in zip(worth, experts, strict=True)]
 
 
 def scale_scores(scores: np.ndarray) -> np.ndarray:

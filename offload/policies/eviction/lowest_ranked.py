@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from heapq import nsmallest
 from typing import Any
 
 
@@ -11,4 +10,4 @@ def lowest_ranked(ranks: Sequence[Any], num: int) -> list[int]:
     """Indices of the `num` lowest ranks, lowest first. Ranks are comparable and distinct."""
     if num == 1:
         return [ranks.index(min(ranks))]
-    return nsmallest(num, range(len(ranks)), key=ranks.__getitem__)
+    return sorted(range(len(ranks)), key=ranks.__getitem__)[:num]

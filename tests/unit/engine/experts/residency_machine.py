@@ -111,13 +111,20 @@ class ResidencyMachine:
         num_experts = self.shape.num_experts[layer]
         return chance.sample(range(num_experts), chance.randint(1, min(at_most, num_experts)))
 
+    def _routed_to(self, chance: random.Random, layer: int) -> list[int]:
+        """At most k experts; one time in four, one of them is named twice."""
+        experts = self._some(chance, layer, self.shape.top_k[layer])
+        if chance.random() < 0.25:
+            experts.insert(chance.randrange(len(experts) + 1), chance.choice(experts))
+        return experts
+
     # -- decode -------------------------------------------------------------------------------------------------------
 
     def decode(self, chance: random.Random) -> None:
         """One token, with experts of the next layers prefetched while one runs."""
         try:
             for layer in range(self.geometry.num_layers):
-                experts = self._some(chance, layer, self.shape.top_k[layer])
+                experts = self._routed_to(chance, layer)
                 later = range(layer + 1, self.geometry.num_layers)
                 ahead = {target: self._some(chance, target, 3) for target in later if chance.random() < 0.5}
                 self._decode_layer(layer, experts, ahead)
@@ -146,7 +153,7 @@ class ResidencyMachine:
     def _substitutes(self, layer: int, experts: Sequence[int]) -> dict[int, int]:
         here = self._residents(layer)
         stand_ins = [expert for expert in here if expert not in experts]
-        return dict(zip([expert for expert in experts if expert not in here], stand_ins, strict=False))
+        return dict(zip([expert for expert in dict.fromkeys(experts) if expert not in here], stand_ins, strict=False))
 
     def _acquire(self, layer: int, experts: Sequence[int], substitutes: dict[int, int]) -> list[Lease]:
         """Stopped in a wait for room, the step counts all the same."""
@@ -162,7 +169,7 @@ class ResidencyMachine:
 
     def _expect(self, layer: int, experts: Sequence[int], substitutes: dict[int, int]) -> Step:
         step, coming_back = Step(), self._coming_back(layer, experts)
-        for expert in experts:
+        for expert in dict.fromkeys(experts):
             copy = self.cache.copy_of(layer, expert)
             brought = self._brought(layer, substitutes.get(expert, expert))
             if expert in substitutes:

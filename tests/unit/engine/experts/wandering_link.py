@@ -59,7 +59,13 @@ class WanderingCopy:
 class WanderingLink:
     """Two lanes; demand first, and otherwise by chance. A slot's old bytes are gone once a copy into it starts."""
 
-    def __init__(self, seed: int) -> None:
+    bytes_per_s = None
+
+    def __init__(self, seed: int, stored: Callable[[int, int, int], bytes] | None = None) -> None:
+        """`stored(layer, expert, num_bytes)`: an expert's bytes; by default a pattern of its own."""
+        self._stored = stored or (lambda layer, expert, num_bytes: Name(layer, expert).content(num_bytes))
+        self.eta_s: float | None = None
+        """What every copy's ETA is said to be."""
         self.failing: set[tuple[int, int]] = set()
         self._queue: list[WanderingCopy] = []
         self._active: list[WanderingCopy] = []
@@ -99,6 +105,9 @@ class WanderingLink:
         elif self._active:
             self._end(self._active.pop(self._chance.randrange(len(self._active))))
 
+    def demand_eta_s(self, copy: WanderingCopy) -> float | None:
+        return self.eta_s
+
     @property
     def queued(self) -> int:
         return len(self._queue)
@@ -107,7 +116,7 @@ class WanderingLink:
         if copy.name in self.failing:
             copy.error = ExpertReadError("The disk is gone.")
         else:
-            copy.destination[:] = copy.name.content(copy.num_bytes)
+            copy.destination[:] = self._stored(copy.layer, copy.expert, copy.num_bytes)
             copy.moved_bytes = copy.num_bytes
         copy.is_done = True
 

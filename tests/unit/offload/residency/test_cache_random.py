@@ -18,13 +18,16 @@ TOP_K = 2
 NUM_LAYERS = 2
 
 experts = st.lists(st.integers(0, NUM_EXPERTS - 1), min_size=1, max_size=TOP_K, unique=True)
+with_repeats = st.lists(st.sampled_from(range(NUM_EXPERTS)), min_size=1, max_size=TOP_K + 1).filter(
+    lambda chosen: len(set(chosen)) <= TOP_K
+)
 wanted = st.lists(st.integers(0, NUM_EXPERTS - 1), min_size=1, max_size=4, unique=True)
 layers = st.integers(0, NUM_LAYERS - 1)
 some_copy = st.integers(0, 9)
 operations = st.lists(
     st.one_of(
         st.tuples(st.just("step"), layers, experts, st.booleans(), st.booleans()),
-        st.tuples(st.just("step"), layers, experts, st.booleans(), st.booleans()),
+        st.tuples(st.just("step"), layers, with_repeats, st.booleans(), st.booleans()),
         st.tuples(st.just("release"), layers),
         st.tuples(st.just("prefetch"), layers, wanted),
         st.tuples(st.just("start"), some_copy),
@@ -56,9 +59,9 @@ class Driver:
         try:
             leases = cache.acquire(layer, chosen, substitutes=substitutes, substituted_mass=0.5 * len(substitutes))
         except ValueError:
-            assert len(locked) + len(chosen) > len(cache._layers[layer].group.slots), "refused without need"
+            assert len(locked) + len(set(chosen)) > len(cache._layers[layer].group.slots), "refused without need"
             return
-        self.num_routed += len(chosen)
+        self.num_routed += len(set(chosen))
         self.locked[layer] = {lease.slot for lease in leases}
         for expert, lease in zip(chosen, leases, strict=True):
             if lease.copy is None:
@@ -74,7 +77,7 @@ class Driver:
         """Stand-ins for the absent ones, as far as there are any."""
         cache = self.bench.cache
         spare = [e for e in range(NUM_EXPERTS) if e not in chosen and cache.is_resident(layer, e)]
-        return dict(zip([e for e in chosen if not cache.is_resident(layer, e)], spare, strict=False))
+        return dict(zip([e for e in dict.fromkeys(chosen) if not cache.is_resident(layer, e)], spare, strict=False))
 
     def release(self, layer) -> None:
         self.bench.cache.release(layer)
