@@ -19,6 +19,7 @@ KINDS = [
     {"dtype": torch.bfloat16},
     {"dtype": torch.bfloat16, "has_bias": True},
     {"dtype": torch.float16, "is_transposed": True},
+    {"dtype": torch.float32},
     {"dtype": torch.float32, "has_bias": True, "is_transposed": True},
 ]
 
