@@ -105,7 +105,8 @@ class MoeLayer:
         recorder = self._state.recorder
         if recorder is not None:
             scores = self.tap.scores() if recorder.has_scores else None
-            recorder.record(self.number, experts, scores, self._prefetching.predictions.get(self.number))
+            predicted = self._prefetching.predictions.get(self.number) if recorder.has_predictions else None
+            recorder.record(self.number, experts, scores, predicted)
         self._state.overhead_s += (ready_s - began_s) - (waited_s - waited_before_s) + perf_counter() - computed_s
         return out
 

@@ -39,7 +39,9 @@ class LimitGauge:
     def begin(self) -> None:
         """Its decode begins."""
         self._initial = self._engine.cache.residents()
-        self._writer = self._engine.state.recorder = TraceWriter("", "", self._geometry, has_scores=False)
+        self._writer = self._engine.state.recorder = TraceWriter(
+            "", "", self._geometry, has_scores=False, has_predictions=False
+        )
         self._writer.begin_prompt()
 
     def see(self) -> None:

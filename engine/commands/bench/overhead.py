@@ -111,7 +111,8 @@ def _steps(engine: OffloadedModel, prompt: list[int]) -> Any:
     sampler, geometry = Sampler(SamplingConfig(temperature=0.0)), engine.loaded.plan.geometry
     while True:
         engine.decoder.cache.reset()
-        engine.state.recorder = TraceWriter("", "", geometry, has_scores=False)  # as every answer of a chat has one
+        # as every answer of a chat has one
+        engine.state.recorder = TraceWriter("", "", geometry, has_scores=False, has_predictions=False)
         tokens = engine.decoder.tokens(engine.decoder.prefill(prompt, lambda done_tok: None), sampler, 256)
         next(tokens)
         start = perf_counter()
