@@ -37,11 +37,11 @@ class SlotFinder:
             return found
         excluded = group.locked_slots()
         excluded.update(state.slot_of[expert] for expert in protected)
-        slots = [slot for slot in group.occupants if slot not in excluded]
-        num_victims = min(num_victims, len(slots))
+        candidates = {slot: occupant for slot, occupant in group.occupants.items() if slot not in excluded}
+        num_victims = min(num_victims, len(candidates))
         if num_victims:
-            candidates = [group.occupants[slot] for slot in slots]
-            victims = self._eviction.victims(candidates, num_victims, scores, state.layer)
+            slots = list(candidates)
+            victims = self._eviction.victims(list(candidates.values()), num_victims, scores, state.layer)
             found += [slots[victim] for victim in victims]
         return found
 

@@ -91,13 +91,12 @@ class HistoryEviction:
         self, candidates: Sequence[tuple[int, int]], num_victims: int, scores: np.ndarray | None, layer: int
     ) -> list[int]:
         """See EvictionPolicy."""
-        experts_of: dict[int, list[int]] = {}
-        for at, expert in candidates:
-            experts_of.setdefault(at, []).append(expert)
-        worth = {
-            at: iter(self._worth(at, experts, scores if at == layer else None)) for at, experts in experts_of.items()
-        }
-        return lowest_ranked([(next(worth[pair[0]]), pair) for pair in candidates], num_victims)
+        worth: dict[tuple[int, int], float] = {}
+        for at in {at for at, _ in candidates}:
+            experts = [expert for of, expert in candidates if of == at]
+            pairs = [pair for pair in candidates if pair[0] == at]
+            worth.update(zip(pairs, self._worth(at, experts, scores if at == layer else None), strict=True))
+        return lowest_ranked([(worth[pair], pair) for pair in candidates], num_victims)
 
     def _worth(self, layer: int, experts: Sequence[int], scores: np.ndarray | None) -> list[float]:
         """The routing-history score of each of these experts of a layer."""
