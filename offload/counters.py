@@ -19,7 +19,7 @@ def ratio(numerator: float, denominator: float) -> float | None:
 class Counters:
     """Counters of one layer, or summed over layers. All monotonic.
 
-    The expert cache counts in one object per layer and hands out copies (`snapshot`), which nobody changes.
+    The expert cache counts in one object per layer and hands out copies (`snapshot`), which do not change.
 
     routed = resident_hits + prefetched_hits + late + cold_misses + capacity_misses + substituted.
     issued = useful + late_prefetches + wasted + cancelled + in_flight.

@@ -1,4 +1,4 @@
-"""A loaded model with its experts offloaded: the byte budget planned, the machinery put together, ready to decode."""
+"""A loaded model with its experts offloaded: budget planned, experts' runtime built, ready to decode."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ class OffloadedModel:
         return min(times)
 
     def _dismantle(self, runtime: ExpertRuntime) -> None:
-        """Lets go of the old machinery before the new is built: its memory is not needed twice."""
+        """Frees the old runtime before the new one is built, so that both are never in memory at once."""
         runtime.close()
         for withheld in self.loaded.modules:
             withheld.module.offload_layer = ProbedLayer()  # type: ignore[assignment]

@@ -1,7 +1,7 @@
 """Replay: what a policy would have done with recorded routing. Counts what the expert cache would count.
 
 A layer's top-k enter together (event-atomic): the step's experts are locked, none of them makes room for another, and
-all are loaded (no bypass). A copy that somebody waits for has landed when the step ends. Decode steps only, since
+all are loaded (no bypass). A demanded copy has landed when the step ends. Decode steps only, since
 prefill never changes the decode set.
 """
 

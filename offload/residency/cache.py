@@ -136,7 +136,7 @@ class ExpertCache:
     ) -> list[ExpertCopy]:
         """Submit the absent ones of `experts`, as far as slots can be had; `protected` experts stay.
 
-        At PREFETCH it is a prefetch; at DEMAND nobody's step asks for it, and it counts as a load of prefill.
+        At PREFETCH they are prefetches; at DEMAND they count as loads of prefill, since no decode step asks for them.
         """
         absent = [e for e in dict.fromkeys(experts) if state.slot_of[e] < 0 and e not in state.arrivals]
         if not absent:
