@@ -67,7 +67,8 @@ class MoeLayer:
         ExpertReadError."""
         if self._state.is_calibrating:
             bound = list(self._weights.values())[: index.shape[-1]]
-            return _combine(self._format.rows(hidden, bound), weights, hidden.dtype)
+            self._format.compute(hidden, bound, range(len(bound)))
+            return _combine(self._format.outputs(len(bound)), weights, hidden.dtype)
         out = self._decode(hidden, index, weights) if self._state.is_decode else self._prefill(hidden, index, weights)
         self._state.after_layer(self.number)
         return out
@@ -95,8 +96,7 @@ class MoeLayer:
             self._prefetching.look_ahead(self.number, experts, leases)
             waited_s = self._state.link_wait_s
             ready_s = perf_counter()
-            rows = self._decode_rows(hidden, leases)
-            out = _combine(rows, weights, hidden.dtype)
+            out = _combine(self._decode_outputs(hidden, leases), weights, hidden.dtype)
             computed_s = perf_counter()
             self._prefetching.layer_ended(self.number, self._state.link_wait_s - waited_s)
         finally:
@@ -114,44 +114,36 @@ class MoeLayer:
         kept = [i for i, expert in enumerate(experts) if expert < self.geometry.num_experts]
         return [experts[i] for i in kept], weights[:, kept]
 
-    def _decode_rows(self, hidden: torch.Tensor, leases: Sequence[Lease]) -> torch.Tensor:
+    def _decode_outputs(self, hidden: torch.Tensor, leases: Sequence[Lease]) -> torch.Tensor:
         """The experts' outputs [k, hidden], unweighted, in top-k order: those at hand in one group, arriving ones in
         groups of what has landed. Adds to the state's link wait. The result is valid until the next call."""
-        if all(lease.copy is None for lease in leases):
-            return self._group_rows(hidden, [lease.slot for lease in leases])
-        rows, places = None, list(range(len(leases)))
-        while places:
-            pending = [copy for place in places if (copy := leases[place].copy) is not None and not copy.is_done]
-            if len(pending) == len(places):
-                self._wait(next((copy for copy in pending if copy.is_started), pending[0]))
-                continue
-            ready = [place for place in places if leases[place].copy not in pending]
-            for place in ready:
-                if (copy := leases[place].copy) is not None:
-                    self._wait(copy)
-            group = self._group_rows(hidden, [leases[place].slot for place in ready])
-            if rows is None:
-                rows = group.new_empty(len(leases), group.shape[-1])
-            rows[ready] = group
-            places = [place for place in places if place not in ready]
-        assert rows is not None, "a step with copies has experts"
-        return rows
+        copies = [lease.copy for lease in leases]
+        ready = [place for place, copy in enumerate(copies) if copy is None or copy.is_done]
+        late = [place for place, copy in enumerate(copies) if place not in ready]
+        self._compute(hidden, leases, ready)
+        while late:
+            pending = [copy for place in late if (copy := copies[place]) is not None]
+            self._wait(next((copy for copy in pending if copy.is_started), pending[0]))
+            ready = [place for place in late if (copy := copies[place]) is not None and copy.is_done]
+            late = [place for place in late if place not in ready]
+            self._compute(hidden, leases, ready)
+        return self._format.outputs(len(leases))
 
-    def _group_rows(self, hidden: torch.Tensor, slots: Sequence[int]) -> torch.Tensor:
-        """The outputs [n, hidden] of the experts in these slots, in their order.
-
-        A slot that is named m times (the router chose its expert m times for the token) is one product of m rows, as
-        in the library: the number of rows of a product may decide its last bit.
-        """
-        distinct = dict.fromkeys(slots)
-        if len(distinct) == len(slots):
-            return self._format.rows(hidden, [self._weights[slot] for slot in slots])
-        places = {slot: [place for place, other in enumerate(slots) if other == slot] for slot in distinct}
-        parts = [self._format.run(hidden.repeat(len(at), 1), self._weights[slot]) for slot, at in places.items()]
-        rows = parts[0].new_empty(len(slots), parts[0].shape[-1])
-        for at, part in zip(places.values(), parts, strict=True):
-            rows[at] = part
-        return rows
+    def _compute(self, hidden: torch.Tensor, leases: Sequence[Lease], places: Sequence[int]) -> None:
+        """Computes the experts of these places, whose copies are done. Raises ExpertReadError for one that failed."""
+        if not places:
+            return
+        for place in places:
+            copy = leases[place].copy
+            if copy is not None:
+                self._wait(copy)
+        slots = [leases[place].slot for place in places]
+        if len(set(slots)) == len(slots):
+            self._format.compute(hidden, [self._weights[slot] for slot in slots], places)
+            return
+        for slot in dict.fromkeys(slots):
+            own = [place for place in places if leases[place].slot == slot]
+            self._format.compute_repeated(hidden, self._weights[slot], own)
 
     def _wait(self, copy: ExpertCopy) -> None:
         self._state.link_wait_s += copy.wait(self._state.is_cancelled)

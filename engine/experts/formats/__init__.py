@@ -29,7 +29,18 @@ class ExpertFormat(Protocol):
         """One expert on `hidden` [tokens, hidden] -> [tokens, hidden], routing weight not applied."""
         ...
 
-    def rows(self, hidden: torch.Tensor, weights: Sequence[Any]) -> torch.Tensor:
-        """One token through n different experts, in their order: `hidden` [1, hidden] -> [n, hidden], routing weights
-        not applied. The result is valid until the next call."""
+    def compute(self, hidden: torch.Tensor, weights: Sequence[Any], places: Sequence[int]) -> None:
+        """One token, `hidden` [1, hidden], through different experts: the output of `weights[i]` becomes row
+        `places[i]` of the token's outputs, which are the format's own memory."""
+        ...
+
+    def compute_repeated(self, hidden: torch.Tensor, weights: Any, places: Sequence[int]) -> None:
+        """As `compute` for one expert that the router chose several times for the token: one row for each place.
+
+        As in the library it is one product of as many rows: their number may decide the last bit.
+        """
+        ...
+
+    def outputs(self, num_places: int) -> torch.Tensor:
+        """The token's outputs [num_places, hidden], routing weights not applied; valid until the next `compute`."""
         ...

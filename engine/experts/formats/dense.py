@@ -99,13 +99,16 @@ class DenseFormat:
 
     def run(self, hidden: torch.Tensor, weights: DenseWeights) -> torch.Tensor:
         """One expert on rows: [tokens, hidden] -> [tokens, hidden]."""
+        return self._normed(self._products(hidden, weights))
+
+    def _products(self, hidden: torch.Tensor, weights: DenseWeights) -> torch.Tensor:
         projected = torch.mm(hidden.to(self._dtype), weights.up)
         if weights.up_bias is not None:
             projected.add_(weights.up_bias)
         out = torch.mm(self._activate(projected), weights.down)
         if weights.down_bias is not None:
             out.add_(weights.down_bias)
-        return self._normed(out)
+        return out
 
     def _normed(self, out: torch.Tensor) -> torch.Tensor:
         if not self._has_norm:
@@ -114,8 +117,8 @@ class DenseFormat:
         normed: torch.Tensor = module.post_expert_norm(out)
         return normed
 
-    def rows(self, hidden: torch.Tensor, weights: Sequence[DenseWeights]) -> torch.Tensor:
-        """See ExpertFormat. Writes into preallocated rows, which keeps the number of calls low."""
+    def compute(self, hidden: torch.Tensor, weights: Sequence[DenseWeights], places: Sequence[int]) -> None:
+        """See ExpertFormat. The preallocated rows keep the number of calls low."""
         k, token = len(weights), hidden.to(self._dtype)
         if self._takes_vectors:
             row = token[0]
@@ -128,14 +131,21 @@ class DenseFormat:
             _add_biases([expert.up_bias for expert in weights], self._up_vectors)
         activated = self._activate(self._up if k == len(self._up) else self._up[:k])
         if self._takes_vectors:
-            for expert, act, result in zip(weights, activated.unbind(0), self._down_vectors, strict=False):
-                torch.mv(expert.down.t(), act, out=result)
+            for expert, act, place in zip(weights, activated.unbind(0), places, strict=True):
+                torch.mv(expert.down.t(), act, out=self._down_vectors[place])
         else:
-            for expert, act, result in zip(weights, activated.split(1), self._down_rows, strict=False):
-                torch.mm(act, expert.down, out=result)
+            for expert, act, place in zip(weights, activated.split(1), places, strict=True):
+                torch.mm(act, expert.down, out=self._down_rows[place])
         if self._has_bias:
-            _add_biases([expert.down_bias for expert in weights], self._down_vectors)
-        return self._normed(self._down if k == len(self._down) else self._down[:k])
+            _add_biases([expert.down_bias for expert in weights], [self._down_vectors[place] for place in places])
+
+    def compute_repeated(self, hidden: torch.Tensor, weights: DenseWeights, places: Sequence[int]) -> None:
+        """See ExpertFormat."""
+        self._down[list(places)] = self._products(hidden.repeat(len(places), 1), weights)
+
+    def outputs(self, num_places: int) -> torch.Tensor:
+        """See ExpertFormat."""
+        return self._normed(self._down if num_places == len(self._down) else self._down[:num_places])
 
 
 def _add_biases(biases: Sequence[torch.Tensor | None], rows: Sequence[torch.Tensor]) -> None:

@@ -260,7 +260,7 @@ class ResidencyMachine:
     # -- what must hold -----------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """The books agree, who is resident is really there, and no counter goes back."""
+        """The state agrees with itself, resident experts are in their slots, and no counter goes back."""
         self.cache.check_integrity()
         for layer in range(self.geometry.num_layers):
             for expert, slot in self._residents(layer).items():

@@ -118,18 +118,18 @@ def test_resident_experts_are_one_group_and_landed_ones_another() -> None:
     bench = LayerBench(num_experts=12, top_k=8, slots=8)
     bench.fill(range(4))
     groups: list[int] = []
-    compute = bench.format.rows
+    compute = bench.format.compute
 
-    def compute_and_note(hidden: torch.Tensor, weights: Sequence[Any]) -> torch.Tensor:
+    def compute_and_note(hidden: torch.Tensor, weights: Sequence[Any], places: Sequence[int]) -> None:
         groups.append(len(weights))
-        return compute(hidden, weights)
+        compute(hidden, weights, places)
 
     def land_everything(*args: object) -> float:
         drain(bench.link)
         return 0.0
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bench.format, "rows", compute_and_note)
+        patch.setattr(bench.format, "compute", compute_and_note)
         patch.setattr("tests.unit.engine.experts.wandering_link.WanderingCopy.wait", land_everything)
         inputs = bench.inputs([[9, 0, 8, 1, 2, 10, 3, 11]])
         assert torch.equal(bench.ours(*inputs), bench.theirs(*inputs))

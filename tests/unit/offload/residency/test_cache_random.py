@@ -1,4 +1,4 @@
-"""The expert cache under random interleavings: the books always agree, and a leased slot holds its expert's bytes."""
+"""The expert cache under random interleavings: its state agrees with itself, and a leased slot holds its expert."""
 
 from __future__ import annotations
 
