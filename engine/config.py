@@ -9,15 +9,14 @@ import re
 from dataclasses import dataclass
 
 from engine.errors import ConfigError
+from offload.policies.eviction import EVICTION_POLICIES as EVICTION_POLICIES  # the names, read from here by the app
+from offload.policies.prefetch import PREFETCHERS as PREFETCHERS
 
 DEMO_MODEL = "demo"
 """The name that stands for the demo model, built on first use."""
 
 EXACT, APPROX = "exact", "approx"
 """The two modes. APPROX lets a resident expert stand in for a low-score miss in decode."""
-
-EVICTION_POLICIES = ("history", "lru", "lfu")
-PREFETCHERS = ("layers-ahead", "router-ahead", "router-ahead-floor", "router-ahead-gain", "layers-ahead-gain", "none")
 
 NONUNIFORM, UNIFORM = "nonuniform", "uniform"
 SLOT_PLANS = (NONUNIFORM, UNIFORM)

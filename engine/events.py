@@ -1,5 +1,4 @@
-"""What the engine tells: ordered events, and a latest-wins snapshot. Frozen values, no torch: they cross a process
-boundary."""
+"""Ordered events, and the snapshot of which the latest counts: values without torch that cross a process boundary."""
 
 from __future__ import annotations
 

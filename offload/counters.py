@@ -1,12 +1,13 @@
-"""What is counted, once and for all. Events are counted (monotonic); rates are derived, `None` where there is no data.
+"""What is counted of a layer's experts. Events are counted (monotonic); rates are derived, None without data.
 
-Pure Python and frozen: a snapshot of these crosses the process boundary and is read by the user interface.
+Pure Python: snapshots cross the process boundary and are read by the user interface.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from operator import attrgetter
 
 
 def ratio(numerator: float, denominator: float) -> float | None:
@@ -14,16 +15,18 @@ def ratio(numerator: float, denominator: float) -> float | None:
     return numerator / denominator if denominator else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Counters:
-    """Decode counters of one layer, or summed over layers. All monotonic.
+    """Counters of one layer, or summed over layers. All monotonic.
+
+    The expert cache counts in one object per layer and hands out copies (`snapshot`), which do not change.
 
     routed = resident_hits + prefetched_hits + late + cold_misses + capacity_misses + substituted.
     issued = useful + late_prefetches + wasted + cancelled + in_flight.
     """
 
     routed: int = 0
-    """(token, expert) pairs the router chose in decode."""
+    """(token, expert) pairs the router chose in decode. An expert chosen twice for one token is one pair."""
     resident_hits: int = 0
     """The expert was on the device, and not thanks to a prefetch of its first use."""
     prefetched_hits: int = 0
@@ -91,16 +94,19 @@ class Counters:
         """Effective availability: hits and substitutions over routed."""
         return ratio(self.hits + self.substituted, self.routed)
 
+    def snapshot(self) -> Counters:
+        """A copy, which does not change when this object counts on."""
+        return Counters(*_values(self))
+
     def __sub__(self, earlier: Counters) -> Counters:
         """What happened between two snapshots of the same counters."""
-        return Counters(*(getattr(self, f.name) - getattr(earlier, f.name) for f in fields(self)))
+        return Counters(*[now - before for now, before in zip(_values(self), _values(earlier), strict=True)])
 
     @staticmethod
     def total(parts: Iterable[Counters]) -> Counters:
         """The sum over layers."""
-        names = [f.name for f in fields(Counters)]
-        sums = dict.fromkeys(names, 0)
-        for part in parts:
-            for name in names:
-                sums[name] += getattr(part, name)
-        return Counters(**sums)
+        return Counters(*map(sum, zip(*map(_values, parts), strict=True)))
+
+
+_values = attrgetter(*(field.name for field in fields(Counters)))
+"""The fields of a Counters as a tuple, in their order."""

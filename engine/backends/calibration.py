@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from engine.backends.transformers.kv_cache import KvCache
-from engine.experts.assembly import ExpertPlant
+from engine.experts.expert_runtime import ExpertRuntime
 from engine.experts.step_state import StepState
 from engine.plan.link_load import LinkLoad
 from engine.plan.threads import ThreadChoice, choose_threads
@@ -29,18 +29,20 @@ class Calibration:
     def __init__(self, model: Any, kv: KvCache, state: StepState) -> None:
         self._model, self._kv, self._state = model, kv, state
 
-    def choose_threads(self, asked: int | None, plant: ExpertPlant, geometry: Geometry, source: Any) -> ThreadChoice:
-        """As `engine.plan.threads.choose_threads`. Reads experts into the last slots of `plant`, which must be empty.
+    def choose_threads(
+        self, asked: int | None, runtime: ExpertRuntime, geometry: Geometry, source: Any
+    ) -> ThreadChoice:
+        """As `engine.plan.threads.choose_threads`. Reads experts into the last slots of `runtime`, which must be empty.
         Raises WaitCancelled."""
-        link = plant.link
+        link = runtime.link
         layers = [number % geometry.num_layers for number in range(link.num_threads)]
         taken: dict[int, int] = {}
         destinations = []
         for layer in layers:
-            slots = plant.pool.slots_of(layer)
+            slots = runtime.pool.slots_of(layer)
             taken[layer] = taken.get(layer, 0) + 1
             if taken[layer] <= len(slots):
-                destinations.append((layer, plant.pool.memory(slots[-taken[layer]])))
+                destinations.append((layer, runtime.pool.memory(slots[-taken[layer]])))
         num_experts = [layer.num_experts for layer in geometry.layers]
         with self._calibrating():
             return choose_threads(

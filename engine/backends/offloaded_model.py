@@ -1,4 +1,4 @@
-"""A loaded model with its experts offloaded: the byte budget planned, the machinery put together, ready to decode."""
+"""A loaded model with its experts offloaded: budget planned, experts' runtime built, ready to decode."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from engine.checkpoint.fingerprint import fingerprint
 from engine.config import APPROX, AUTO, FULL_LAYER, EngineConfig, SamplingConfig
 from engine.errors import MoeChatError, UnsupportedModelError
 from engine.events import LoadProgress
-from engine.experts.assembly import ExpertPlant
+from engine.experts.expert_runtime import ExpertRuntime
+from engine.experts.layer import MoeLayer
 from engine.experts.router_tap import RouterTap
 from engine.experts.step_state import StepState
 from engine.lookahead.feeds import FeedProbe, find_router
@@ -56,7 +57,7 @@ class OffloadedModel:
         )
         del inspected  # and with it the model on the meta device
         self.state = StepState(is_cancelled=is_cancelled, after_layer=after_layer)
-        self._plant: ExpertPlant | None = None
+        self._runtime: ExpertRuntime | None = None
         self.is_whole = False
         """The experts are put together, and answers can be given."""
         try:
@@ -126,30 +127,40 @@ class OffloadedModel:
 
         Where it raises, the engine is not whole: it can be rebuilt again or closed, and nothing else."""
         self.is_whole = False
-        if self._plant is not None:
-            self._dismantle(self._plant)
+        if self._runtime is not None:
+            self._dismantle(self._runtime)
         self.config = config
         has_layer_staging = self.budget.has_layer_staging if config.prefill == AUTO else config.prefill == FULL_LAYER
-        plant = self._plant = ExpertPlant(config, self.loaded, slots_per_layer, has_layer_staging, self.tuned.weights)
-        plant.connect(self.lookahead, self._taps, self.state, self._always_predict)
-        self.link, self.pool, self.cache, self.layers = plant.link, plant.pool, plant.cache, plant.layers
-        self.prefetching, self.prefill = plant.prefetching, plant.prefill
-        self.expert_compute_s = plant.expert_compute_s
+        loaded, geometry = self.loaded, self.loaded.plan.geometry
+        runtime = self._runtime = ExpertRuntime(
+            config, geometry, loaded.store, slots_per_layer, has_layer_staging, self.tuned.weights
+        )
+        hidden_dim = int(loaded.model.config.get_text_config().hidden_size)
+        runtime.connect(
+            loaded.formats, hidden_dim, self.lookahead, self._taps, self.state, self._bind, self._always_predict
+        )
+        self.link, self.pool, self.cache, self.layers = runtime.link, runtime.pool, runtime.cache, runtime.layers
+        self.prefetching, self.prefill = runtime.prefetching, runtime.prefill
+        self.expert_compute_s = runtime.expert_compute_s
         self.decoder.cache.reset()
         self.is_whole = True
 
+    def _bind(self, number: int, layer: MoeLayer) -> None:
+        """Puts a MoE layer in place of the experts module's own forward."""
+        self.loaded.modules[number].module.offload_layer = layer  # type: ignore[assignment]
+
     def _calibrate(self) -> None:
         """Finds the number of threads and, for that number, the quickest products and what a step takes at least."""
-        assert self._plant is not None, "rebuilt before"
+        assert self._runtime is not None, "rebuilt before"
         loaded = self.loaded
         calibration = Calibration(loaded.model, self.decoder.cache, self.state)
         self.threads = calibration.choose_threads(
-            self.config.compute_threads, self._plant, loaded.plan.geometry, loaded.store
+            self.config.compute_threads, self._runtime, loaded.plan.geometry, loaded.store
         )
-        for layout in loaded.formats:
-            layout.choose_kernel()
-        self._plant.measure_expert_compute()
-        self.expert_compute_s = self._plant.expert_compute_s
+        for expert_format in loaded.formats:
+            expert_format.choose_kernel()
+        self._runtime.measure_expert_compute()
+        self.expert_compute_s = self._runtime.expert_compute_s
         self.compute_floors_ms = calibration.compute_floors(self.budget.context_tok)
         """(tokens cached before it, milliseconds) of the quickest decode step, on a short context and at the longest:
         the compute with every expert at hand."""
@@ -159,14 +170,14 @@ class OffloadedModel:
         """What a decode step takes at least, on a short context."""
         return self.compute_floors_ms[0][1]
 
-    def _dismantle(self, plant: ExpertPlant) -> None:
-        """Lets go of the old machinery before the new is built: its memory is not needed twice."""
-        plant.close()
+    def _dismantle(self, runtime: ExpertRuntime) -> None:
+        """Frees the old runtime before the new one is built, so that both are never in memory at once."""
+        runtime.close()
         for withheld in self.loaded.modules:
             withheld.module.offload_layer = ProbedLayer()  # type: ignore[assignment]
-        self._plant = None
+        self._runtime = None
         self.state.abandon_prefill = lambda: None
-        del plant
+        del runtime
         for name in ("link", "pool", "cache", "layers", "prefetching", "prefill"):
             self.__dict__.pop(name, None)  # a rebuild that failed has not made them
 
@@ -183,6 +194,6 @@ class OffloadedModel:
 
     def close(self) -> None:
         """Stops the link and closes the checkpoint's files. Safe to call twice."""
-        if self._plant is not None:
-            self._plant.close()
+        if self._runtime is not None:
+            self._runtime.close()
         self.loaded.store.close()

@@ -47,7 +47,7 @@ def _taken_by_library(folder: Path, chosen: list[str]) -> list[str]:
 
 
 def _link_shards(paths: tuple[Path, ...], links: Path) -> None:
-    weight_map = {}
+    weight_map: dict[str, str] = {}
     for path in paths:
         (links / path.name).symlink_to(path.resolve())
         weight_map |= {tensor.key: path.name for tensor in read_header(path)}

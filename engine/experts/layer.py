@@ -1,13 +1,14 @@
 """One MoE layer's experts, in prefill and in decode.
 
-Decode (after "MoE-CORE: Coordinated Expert Offload", section "Mechanism"): the misses of this layer go to the link, the
-next layer's router is asked and its absent experts are queued behind them, resident experts are computed meanwhile,
-arriving ones as they land; outputs are summed in top-k order, so that arrival never changes a bit. Prefill is exact and
-evicts nothing; see `expert_prefill`.
+Decode (after "MoE-CORE: Coordinated Expert Offload", section "Mechanism"): the misses of this layer are queued on the
+link, the next layer's router is asked and its absent experts are queued behind them, resident experts are computed
+meanwhile, and arriving ones in groups as they land. Outputs are summed in top-k order, so that the order of arrival
+changes no bit. Prefill is exact and evicts nothing; see `prefill`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from time import perf_counter
@@ -21,15 +22,16 @@ from engine.experts.router_tap import RouterTap
 from engine.experts.step_state import StepState
 from engine.lookahead.prefetching import Prefetching
 from offload.geometry import LayerGeometry
-from offload.link.link import Copy, Lease
+from offload.link.expert_link import ExpertCopy
+from offload.link.lease import Lease
 from offload.link.slot_pool import SlotPool
 from offload.policies.substitution import Substitution
 from offload.residency.cache import ExpertCache
 
 
 @dataclass(slots=True)
-class Machinery:
-    """What all MoE layers work with."""
+class LayerContext:
+    """What all MoE layers of one configuration share."""
 
     cache: ExpertCache
     pool: SlotPool
@@ -38,24 +40,25 @@ class Machinery:
     substitution: Substitution
     state: StepState
     expert_compute_s: float = 0.0
-    """Time one resident expert's compute takes, measured at warm-up."""
+    """Seconds that one resident expert's compute takes, measured at warm-up."""
 
 
 class MoeLayer:
-    """One MoE layer's experts: called by the library in place of the experts module's own forward."""
+    """One MoE layer's experts: called by the model in place of the experts module's own forward."""
 
     def __init__(
         self,
         number: int,
         geometry: LayerGeometry,
-        layout: ExpertFormat,
+        expert_format: ExpertFormat,
         tap: RouterTap,
-        shared: Machinery,
+        context: LayerContext,
     ) -> None:
         self.number, self.geometry, self.tap = number, geometry, tap
-        self._layout, self._shared, self._state = layout, shared, shared.state
-        self._cache, self._prefetching = shared.cache, shared.prefetching
-        self._weights = {slot: layout.bind(shared.pool.tensor(slot)) for slot in shared.pool.slots_of(number)}
+        self._format, self._context, self._state = expert_format, context, context.state
+        self._cache, self._prefetching = context.cache, context.prefetching
+        pool = context.pool
+        self._weights = {slot: expert_format.bind(pool.tensor(slot)) for slot in pool.slots_of(number)}
         self.last_experts: list[int] = []
         self.last_substitutes: list[int] = []
 
@@ -63,19 +66,20 @@ class MoeLayer:
         """hidden [tokens, hidden], index and weights [tokens, k] -> [tokens, hidden]. Raises WaitCancelled,
         ExpertReadError."""
         if self._state.is_calibrating:
-            slots = list(self._weights.values())
-            return self._layout.step(hidden, slots[: index.shape[-1]], weights)
+            bound = list(self._weights.values())[: index.shape[-1]]
+            self._format.compute(hidden, bound, range(len(bound)))
+            return _combine(self._format.outputs(len(bound)), weights, hidden.dtype)
         out = self._decode(hidden, index, weights) if self._state.is_decode else self._prefill(hidden, index, weights)
         self._state.after_layer(self.number)
         return out
 
     def measure_expert_compute_s(self, hidden_dim: int) -> float:
-        """Median seconds of one expert on one token, on whatever bytes the first slot holds."""
+        """Median seconds of one expert on one token, on the bytes that the first slot happens to hold."""
         bound = next(iter(self._weights.values()))
         hidden, times = torch.zeros(1, hidden_dim), []
         for _ in range(9):
             start = perf_counter()
-            self._layout.run(hidden, bound)
+            self._format.run(hidden, bound)
             times.append(perf_counter() - start)
         return sorted(times)[4]
 
@@ -92,10 +96,7 @@ class MoeLayer:
             self._prefetching.look_ahead(self.number, experts, leases)
             waited_s = self._state.link_wait_s
             ready_s = perf_counter()
-            if all(lease.copy is None for lease in leases):
-                out = self._layout.step(hidden, [self._weights[lease.slot] for lease in leases], weights)
-            else:
-                out = self._as_they_land(hidden, leases, weights)
+            out = _combine(self._decode_outputs(hidden, leases), weights, hidden.dtype)
             computed_s = perf_counter()
             self._prefetching.layer_ended(self.number, self._state.link_wait_s - waited_s)
         finally:
@@ -104,7 +105,8 @@ class MoeLayer:
         recorder = self._state.recorder
         if recorder is not None:
             scores = self.tap.scores() if recorder.has_scores else None
-            recorder.record(self.number, experts, scores, self._prefetching.predictions.get(self.number))
+            predicted = self._prefetching.predictions.get(self.number) if recorder.has_predictions else None
+            recorder.record(self.number, experts, scores, predicted)
         self._state.overhead_s += (ready_s - began_s) - (waited_s - waited_before_s) + perf_counter() - computed_s
         return out
 
@@ -112,25 +114,52 @@ class MoeLayer:
         kept = [i for i, expert in enumerate(experts) if expert < self.geometry.num_experts]
         return [experts[i] for i in kept], weights[:, kept]
 
-    def _as_they_land(self, hidden: torch.Tensor, leases: list[Lease], weights: torch.Tensor) -> torch.Tensor:
-        """Resident experts first, arriving ones in order of need; summed in top-k order all the same."""
-        out = torch.empty(len(leases), hidden.shape[-1], dtype=hidden.dtype)
-        for position, lease in sorted(enumerate(leases), key=lambda pair: pair[1].copy is not None):
-            if lease.copy is not None:
-                self._wait(lease.copy)
-            out[position] = self._layout.run(hidden, self._weights[lease.slot])[0]
-        weighted = out * weights.reshape(-1, 1)
-        return weighted.view(1, len(leases), -1).sum(dim=1).to(hidden.dtype)
+    def _decode_outputs(self, hidden: torch.Tensor, leases: Sequence[Lease]) -> torch.Tensor:
+        """The experts' outputs [k, hidden], unweighted, in top-k order: those at hand in one group, arriving ones in
+        groups of what has landed. Adds to the state's link wait. The result is valid until the next call."""
+        copies = [lease.copy for lease in leases]
+        ready = [place for place, copy in enumerate(copies) if copy is None or copy.is_done]
+        late = [place for place, copy in enumerate(copies) if place not in ready]
+        self._compute(hidden, leases, ready)
+        while late:
+            pending = [copy for place in late if (copy := copies[place]) is not None]
+            self._wait(next((copy for copy in pending if copy.is_started), pending[0]))
+            ready = [place for place in late if (copy := copies[place]) is not None and copy.is_done]
+            late = [place for place in late if place not in ready]
+            self._compute(hidden, leases, ready)
+        return self._format.outputs(len(leases))
 
-    def _wait(self, copy: Copy) -> None:
+    def _compute(self, hidden: torch.Tensor, leases: Sequence[Lease], places: Sequence[int]) -> None:
+        """Computes the experts of these places, whose copies are done. Raises ExpertReadError for one that failed."""
+        if not places:
+            return
+        for place in places:
+            copy = leases[place].copy
+            if copy is not None:
+                self._wait(copy)
+        slots = [leases[place].slot for place in places]
+        if len(set(slots)) == len(slots):
+            self._format.compute(hidden, [self._weights[slot] for slot in slots], places)
+            return
+        for slot in dict.fromkeys(slots):
+            own = [place for place in places if leases[place].slot == slot]
+            self._format.compute_repeated(hidden, self._weights[slot], own)
+
+    def _wait(self, copy: ExpertCopy) -> None:
         self._state.link_wait_s += copy.wait(self._state.is_cancelled)
 
     def _substitutes(self, experts: list[int], weights: torch.Tensor) -> tuple[dict[int, int], float]:
+        """(missed expert -> its substitute, the routing weight that substitutes carry, as a share of the token's)."""
         self._cache.settle(self.number)
+        distinct = list(dict.fromkeys(experts))
+        num_resident = sum(map(self._is_resident, distinct))
         scores = self.tap.selection_scores()
-        if scores is None or all(self._cache.is_resident(self.number, expert) for expert in experts):
+        if scores is None or num_resident == len(distinct):
             return {}, 0.0
-        chosen = self._shared.substitution.choose(experts, scores, self._can_substitute, self._is_resident)
+        due_s = num_resident * self._context.expert_compute_s
+        chosen = self._context.substitution.choose(
+            distinct, scores, lambda expert: self._is_late(expert, due_s), self._is_resident
+        )
         share = weights.reshape(-1).tolist()
         whole = sum(share) or 1.0
         self._state.substituted += len(chosen)
@@ -139,13 +168,12 @@ class MoeLayer:
     def _is_resident(self, expert: int) -> bool:
         return self._cache.is_resident(self.number, expert)
 
-    def _can_substitute(self, expert: int) -> bool:
-        """Absent, or in flight and not due before the resident ones are computed."""
-        copy = self._cache.copy_of(self.number, expert)
-        if copy is None:
-            return self._cache.is_absent(self.number, expert)
-        eta_s = copy.eta_s()
-        return eta_s is not None and eta_s > self._shared.expert_compute_s * self.geometry.top_k
+    def _is_late(self, expert: int, due_s: float) -> bool:
+        """Absent, or on its way and landing later than in `due_s` seconds even if promoted now. Not known: False."""
+        if self._cache.is_absent(self.number, expert):
+            return True
+        eta_s = self._cache.eta_s(self.number, expert)
+        return eta_s is not None and eta_s > due_s
 
     # -- prefill ------------------------------------------------------------------------------------------------------
 
@@ -161,26 +189,25 @@ class MoeLayer:
             for expert, slot in resident.items():
                 self._run_rows(self._weights[slot], hidden, rows_of[expert], out, top_k)
             absent = [expert for expert in order_of if expert not in resident]
-            with closing(self._shared.prefill.fetch(self.number, absent, num_tok)) as arriving:
+            with closing(self._context.prefill.fetch(self.number, absent, num_tok)) as arriving:
                 for fetched in arriving:
                     self._run_rows(self._bound(fetched), hidden, rows_of[fetched.expert], out, top_k)
         finally:
             self._cache.release(self.number)
-        weighted = out * weights.reshape(-1, 1)
         self.last_experts, self.last_substitutes = order_of, []
-        return weighted.view(num_tok, top_k, -1).sum(dim=1).to(hidden.dtype)
+        return _combine(out, weights, hidden.dtype)
 
     def _bound(self, fetched: Fetched) -> Any:
         if fetched.slot is not None:
             return self._weights[fetched.slot]
-        assert fetched.staged is not None, "what is not in a slot is staged"
-        return self._layout.bind(fetched.staged)
+        assert fetched.staged is not None, "an expert is in a slot or staged"
+        return self._format.bind(fetched.staged)
 
     def _by_expert(self, index: torch.Tensor) -> tuple[list[int], dict[int, torch.Tensor]]:
         """(experts, most used first; expert -> its rows in the flat [tokens * k] routing).
 
-        Sorted as the library sorts, which with several threads leaves an expert's rows in no order: where a row stands
-        in a product can decide its last bit.
+        Sorted as the library sorts, which with several threads leaves an expert's rows in no order: a row's place in a
+        product can decide its last bit.
         """
         sorted_ids, permutation = torch.sort(index.reshape(-1))
         experts, counts = torch.unique_consecutive(sorted_ids, return_counts=True)
@@ -190,4 +217,11 @@ class MoeLayer:
 
     def _run_rows(self, bound: Any, hidden: torch.Tensor, rows: torch.Tensor, out: torch.Tensor, top_k: int) -> None:
         """One expert on its rows of the flat [tokens * k] routing."""
-        out[rows] = self._layout.run(hidden[rows // top_k], bound).to(out.dtype)
+        out[rows] = self._format.run(hidden[rows // top_k], bound).to(out.dtype)
+
+
+def _combine(rows: torch.Tensor, weights: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """`rows` [tokens * k, hidden], weighted by `weights` [tokens, k] and summed over k in top-k order, as the library
+    does: [tokens, hidden]."""
+    weighted = rows * weights.reshape(-1, 1)
+    return weighted.view(*weights.shape, -1).sum(dim=1).to(dtype)

@@ -1,9 +1,9 @@
-"""How prefill gets the experts that are not in the decode set, which it never evicts from.
+"""How prefill gets the experts that are not resident. It evicts nothing from the decode slots.
 
-Ring: one after the other through a few staging slots, the next copy running under this expert's compute. Full layer:
-two buffers of a whole MoE layer each; while layer l+1 computes, the one that layer l has released loads layer l+2.
-After "MoE-CORE: Coordinated Expert Offload", "Mechanism": full-layer staging from floor(K_l / k_l) tokens on,
-selective below. Either way empty decode slots are filled first: that changes nothing for the experts that are there.
+Ring: experts one after the other through a few staging slots; the next is copied while this one is computed. Full
+layer: two buffers of a whole MoE layer each; while layer l+1 computes, the buffer that layer l has released loads layer
+l+2. After "MoE-CORE: Coordinated Expert Offload", "Mechanism": full-layer staging from floor(K_l / k_l) tokens on,
+selected experts only below. On either path empty decode slots are filled first.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import NamedTuple, Protocol
 import torch
 
 from offload.geometry import Geometry
-from offload.link.link import Lease
+from offload.link.lease import Lease
 from offload.link.staging import LayerStaging, StagingRing
 from offload.residency.cache import ExpertCache
 
 RING, FULL_LAYER, SELECTIVE = "one expert at a time", "full layers, double-buffered", "selected experts only"
-"""The paths, in words."""
+"""The paths, as the user reads them."""
 
 
 class Fetched(NamedTuple):
-    """An expert that is there: in a slot of the decode set, or as a staged slot's memory."""
+    """An expert ready to be computed: in a decode slot, or in staging memory; the other one is None."""
 
     expert: int
     slot: int | None
@@ -39,14 +39,14 @@ class ExpertPrefill(Protocol):
     """How many layers' prefills took which path, since load."""
 
     def fetch(self, layer: int, experts: Sequence[int], num_tok: int) -> Generator[Fetched]:
-        """Yields every one of `experts` (absent, most used first) once it is there. Must be read to its end or closed.
+        """Yields each of `experts` (absent ones, most used first) once it can be computed. Read to the end, or close.
 
-        Raises WaitCancelled, ExpertReadError; whatever was on its way is given up.
+        Raises WaitCancelled, ExpertReadError; copies on their way are given up then.
         """
         ...
 
     def abandon(self) -> None:
-        """Gives up what is on its way: the forward was left half-way."""
+        """Gives up the copies on their way, after a forward that ended early."""
         ...
 
 
@@ -93,7 +93,7 @@ class RingPrefill:
 
 
 class LayerPrefill:
-    """Whole layers in two buffers where a prompt is long enough for that to pay; below that, what was routed to."""
+    """Whole layers in two buffers for chunks that are long enough; the selected experts only for shorter ones."""
 
     def __init__(
         self, cache: ExpertCache, staging: LayerStaging, geometry: Geometry, is_cancelled: Callable[[], bool]
@@ -145,7 +145,7 @@ class LayerPrefill:
             self._staging.begin(layer, experts, self._is_cancelled)
 
     def _stage_ahead(self, layer: int, num_tok: int) -> None:
-        """Loads what the decode set lacks of a layer whose routing is not known yet."""
+        """Stages the experts of a later layer that are not resident, before its routing is known."""
         if layer >= self._geometry.num_layers or layer in self._staging.staged_layers:
             return
         if self.is_full_layer(layer, num_tok):
@@ -159,6 +159,6 @@ class LayerPrefill:
         self._cache.count_staged(self._staging.take_landed())
 
     def abandon(self) -> None:
-        """See ExpertPrefill. Nothing stays staged; what has moved is counted, what is on the link once it has."""
+        """See ExpertPrefill. Nothing stays staged; copies that landed are counted, those on the link once they land."""
         self._staging.release_all()
         self._cache.count_staged(self._staging.take_landed())

@@ -10,7 +10,7 @@ from offload.replay.trace_writer import TraceWriter
 
 @dataclass(slots=True)
 class StepState:
-    """What runs, and what is measured of it. Mutated by the engine's thread."""
+    """The kind of the running step, and what is measured of it. Mutated by the engine's thread."""
 
     is_decode: bool = False
     is_approx: bool = False
@@ -28,6 +28,6 @@ class StepState:
     """Of that, time that is neither the model's arithmetic nor a wait: routing read out, residency and policy, the next
     layers' routers asked, bookkeeping, snapshots; monotonic."""
     substituted: int = 0
-    """Substitutions, monotonic: tells whether a token's KV is approximate."""
+    """Substitutions, monotonic: a token whose forward raised it has approximate KV."""
     recorder: TraceWriter | None = None
-    """Takes down every layer's routing while it is set."""
+    """Records every layer's routing while it is set."""

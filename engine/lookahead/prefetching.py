@@ -1,4 +1,4 @@
-"""What to fetch ahead: asks the next layers' routers, measures the overlap window, lets the prefetcher plan."""
+"""Prefetching in decode: predicts the next layers' experts, measures the overlap window, submits what is planned."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from time import perf_counter
 from typing import Protocol
 
 from offload.geometry import Geometry
-from offload.link.link import Lease, Link
+from offload.link.expert_link import ExpertLink
+from offload.link.lease import Lease
 from offload.policies.prefetch import Forecast, Prefetcher
 from offload.policies.prefetch.overlap_window import OverlapWindow, Window
 from offload.residency.cache import ExpertCache
@@ -17,18 +18,18 @@ _LAUNCH_OVERHEAD_S = 50e-6
 
 
 class Forecaster(Protocol):
-    """What says which experts a layer ahead will choose; see `Lookahead`."""
+    """Predicts which experts a later layer will choose; see `Lookahead`."""
 
     def can_predict(self, layer: int, ahead: int) -> bool:
-        """Whether `predict(layer, ahead)` can say something."""
+        """Whether `predict(layer, ahead)` can give a prediction."""
         ...
 
     def predict(self, layer: int, ahead: int) -> list[int]:
-        """The experts, most certain first."""
+        """The experts layer `ahead` is expected to choose, most certain first; predicted at `layer`."""
         ...
 
     def learn(self, layer: int) -> None:
-        """The layer's own choice is known."""
+        """Compare earlier predictions for `layer` with the layer's own scores, now that they are known."""
         ...
 
 
@@ -38,7 +39,7 @@ class Prefetching:
     def __init__(
         self,
         cache: ExpertCache,
-        link: Link,
+        link: ExpertLink,
         lookahead: Forecaster,
         prefetcher: Prefetcher,
         geometry: Geometry,
@@ -62,7 +63,9 @@ class Prefetching:
             for layer in range(geometry.num_layers)
         ]
         self.predictions: dict[int, list[int]] = {}
-        """Per layer, what its predecessor last predicted for it."""
+        """Per layer, what was last predicted for it at the layer before."""
+        self._expected: dict[int, list[int]] = {}
+        """Per layer, what was last predicted for it at any layer."""
         self._last_depth = 0
         self._opened_s = self._ended_s = 0.0
         self._last_layer = -1
@@ -73,16 +76,16 @@ class Prefetching:
         return self._prefetcher.needs_window
 
     def set_expert_compute_s(self, seconds: float) -> None:
-        """What a layer still has to do when its last demand copy has landed."""
+        """Set the compute that is left to a layer when its last demand copy has landed: one expert's."""
         self._window.expert_compute_s = seconds
 
     @property
     def depth(self) -> int:
-        """Experts fetched ahead of a layer: the fixed number, or what an adaptive prefetcher last decided."""
+        """Experts prefetched per step of a layer: the fixed number, or what an adaptive prefetcher last planned."""
         return self._last_depth if self._prefetcher.needs_window else int(getattr(self._prefetcher, "depth", 0))
 
     def look_ahead(self, layer: int, experts: Sequence[int], leases: Sequence[Lease]) -> None:
-        """The layer's routing is known and its misses are queued: predict, plan, submit."""
+        """Predict, plan and submit; call when the layer's routing is known and its misses are queued."""
         self._prefetcher.observe(layer, experts)
         targets = self._targets[layer]
         if self._num_ahead:
@@ -92,25 +95,24 @@ class Prefetching:
         if not targets:
             return
         self.predictions.pop(layer + 1, None)
-        predictions: dict[int, list[int]] = {}
         window = self._window_at(layer, leases) if self._prefetcher.needs_window else None
-        wanted = self._prefetcher.plan(self._forecasts(layer, targets, predictions), window)
+        wanted = self._prefetcher.plan(self._forecasts(layer, targets), window)
         self._last_depth = len(wanted)
-        for ahead, predicted in predictions.items():
-            chosen = [expert for where, expert in wanted if where == ahead]
-            if chosen:
-                self._cache.prefetch(ahead, chosen, predicted)
-
-    def _forecasts(self, layer: int, targets: Sequence[int], made: dict[int, list[int]]) -> Iterator[Forecast]:
-        """Of the layers ahead, each when it is asked for; `made` is filled with their predictions."""
         for ahead in targets:
-            predicted = made[ahead] = self._lookahead.predict(layer, ahead)
+            chosen = [expert for target, expert in wanted if target == ahead]
+            if chosen:
+                self._cache.prefetch(ahead, chosen, self._expected[ahead])
+
+    def _forecasts(self, layer: int, targets: Sequence[int]) -> Iterator[Forecast]:
+        """The forecasts of the layers ahead, each predicted when the prefetcher asks for it."""
+        for ahead in targets:
+            predicted = self._expected[ahead] = list(dict.fromkeys(self._lookahead.predict(layer, ahead)))
             if ahead == layer + 1:
                 self.predictions[ahead] = predicted
             yield Forecast(ahead, predicted, self._absent_in(ahead))
 
     def layer_ended(self, layer: int, waited_s: float) -> None:
-        """The layer's experts are computed; `waited_s` of the time since `look_ahead` was spent on the link."""
+        """Measure the layer, whose experts are computed; `waited_s` of the time since `look_ahead` went to the link."""
         if not self._prefetcher.needs_window:
             return
         now = self._clock()
@@ -129,7 +131,7 @@ class Prefetching:
         self._opened_s = now
 
     def _window_at(self, layer: int, leases: Sequence[Lease]) -> Window | None:
-        demand = sum(lease.copy is not None for lease in leases) * self._expert_bytes[layer]
+        demand = len({lease.slot for lease in leases if lease.copy is not None}) * self._expert_bytes[layer]
         ahead = self._targets[layer]
         queued = sum(self._cache.num_arriving(at) * self._expert_bytes[at] for at in ahead)
         return self._window.window(layer, demand_bytes=demand, prefetch_bytes=queued, num_layers_ahead=self._num_ahead)

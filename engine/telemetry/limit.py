@@ -43,7 +43,9 @@ class LimitGauge:
         """Its decode begins."""
         self._initial = self._engine.cache.residents()
         self._first_past_tok, self._num_observed = len(self._engine.decoder.cache.tokens), 0
-        self._writer = self._engine.state.recorder = TraceWriter("", "", self._geometry, has_scores=False)
+        self._writer = self._engine.state.recorder = TraceWriter(
+            "", "", self._geometry, has_scores=False, has_predictions=False
+        )
         self._writer.begin_prompt()
 
     def see(self) -> None:

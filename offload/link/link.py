@@ -6,48 +6,38 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Final, NamedTuple
 
 from offload.errors import ExpertReadError, WaitCancelled
+from offload.link.expert_link import DEMAND, PREFETCH, ExpertCopy
 from offload.link.expert_source import ExpertSource
 from offload.link.meter import LinkMeter
-
-DEMAND: Final = 0
-"""Somebody waits for it."""
-PREFETCH: Final = 1
-"""Behind everything that somebody waits for."""
-PREFILL: Final = 2
-"""Queued like DEMAND, counted apart."""
 
 POLL_S = 0.02
 """How often a wait looks whether it was cancelled."""
 
 
 class Copy:
-    """One expert on its way. Written by the link; `is_done` is set last, and after it nothing changes any more."""
+    """An ExpertCopy of a Link, written by its threads. `is_done` is set last; nothing changes after that."""
 
     __slots__ = (
         *("layer", "expert", "num_bytes", "moved_bytes", "priority", "is_started", "is_done", "error"),
-        *("_link", "_destination", "_submitted_s", "_landed"),
+        *("_destination", "_submitted_s", "_landed"),
     )
 
-    def __init__(
-        self, link: Link, layer: int, expert: int, destination: memoryview, num_bytes: int, priority: int
-    ) -> None:
+    def __init__(self, layer: int, expert: int, destination: memoryview, num_bytes: int, priority: int) -> None:
         """Made by `Link.submit`."""
         self.layer = layer
         self.expert = expert
         self.num_bytes = num_bytes
-        """Bytes of the slot, which an emulated link charges for."""
+        """Bytes of the slot: the size an emulated link charges for."""
         self.moved_bytes = 0
         """Bytes moved, once done."""
         self.priority = priority
-        """DEMAND, PREFETCH or PREFILL; fixed once started."""
+        """DEMAND or PREFETCH; fixed once started."""
         self.is_started = False
         self.is_done = False
         """Landed, failed or cancelled."""
         self.error: ExpertReadError | None = None
-        self._link = link
         self._destination = destination
         self._submitted_s = time.perf_counter()
         self._landed = threading.Lock()
@@ -72,23 +62,11 @@ class Copy:
             raise self.error
         return time.perf_counter() - start_s
 
-    def eta_s(self) -> float | None:
-        """Rough seconds until done, from the place in the queue and the bandwidth; None before any was measured."""
-        return 0.0 if self.is_done else self._link.eta_s(self)
-
     def _finish(self, moved_bytes: int, error: ExpertReadError | None) -> None:
         self.moved_bytes = moved_bytes
         self.error = error
         self.is_done = True
         self._landed.release()
-
-
-class Lease(NamedTuple):
-    """The right to read a slot until the layer is released."""
-
-    slot: int
-    copy: Copy | None
-    """None: the expert is there. Else: wait for it first."""
 
 
 class Link:
@@ -103,7 +81,6 @@ class Link:
         self._source = source
         self._lock = threading.Lock()
         self._has_work = threading.Condition(self._lock)
-        self._is_idle = threading.Condition(self._lock)
         self._demand: deque[Copy] = deque()
         self._prefetch: deque[Copy] = deque()
         self._active: list[Copy] = []
@@ -116,8 +93,8 @@ class Link:
             thread.start()
 
     def submit(self, layer: int, expert: int, destination: memoryview, num_bytes: int, priority: int) -> Copy:
-        """Queue a copy of an expert into `destination`. Raises RuntimeError on a closed link."""
-        copy = Copy(self, layer, expert, destination, num_bytes, priority)
+        """See ExpertLink."""
+        copy = Copy(layer, expert, destination, num_bytes, priority)
         with self._lock:
             if self._closed.is_set():
                 raise RuntimeError("the link is closed")
@@ -125,27 +102,27 @@ class Link:
             self._has_work.notify()
         return copy
 
-    def promote(self, copy: Copy, priority: int = DEMAND) -> None:
-        """Move a queued prefetch to the end of the demand queue. No effect on a copy that has started."""
+    def promote(self, copy: ExpertCopy) -> bool:
+        """See ExpertLink."""
         if copy.is_started or copy.priority != PREFETCH:
-            return
+            return False
         with self._lock:
-            if copy in self._prefetch:
-                self._prefetch.remove(copy)
-                copy.priority = priority
-                self._demand.append(copy)
+            own = _take(self._prefetch, copy)
+            if own is None:
+                return False
+            own.priority = DEMAND
+            self._demand.append(own)
+        return True
 
-    def cancel(self, copy: Copy) -> bool:
-        """Take a copy out of the queue. True: it had not started and never will; its destination is untouched."""
+    def cancel(self, copy: ExpertCopy) -> bool:
+        """See ExpertLink."""
         if copy.is_started:
             return False
         with self._lock:
-            queue = self._prefetch if copy.priority == PREFETCH else self._demand
-            if copy not in queue:
-                return False
-            queue.remove(copy)
-            self._is_idle.notify_all()
-        copy._finish(0, ExpertReadError("The copy was cancelled before it began."))
+            own = _take(self._prefetch if copy.priority == PREFETCH else self._demand, copy)
+        if own is None:
+            return False
+        own._finish(0, ExpertReadError("The copy was cancelled before it began."))
         return True
 
     @property
@@ -168,26 +145,23 @@ class Link:
         """The highest bandwidth seen over a run of copies; None before the first."""
         return self._meter.best_bytes_per_s
 
-    def eta_s(self, copy: Copy) -> float | None:
-        """Rough seconds until `copy` is done: half of what is on the link, all that is queued before it, and itself."""
+    def demand_eta_s(self, copy: ExpertCopy) -> float | None:
+        """See ExpertLink. Half of what is on the link, the DEMAND queue up to the copy (all of it for a prefetch, which
+        would be promoted to its end), and the copy itself, at the measured bandwidth."""
         rate = self._meter.bytes_per_s or self.emulated_bytes_per_s
+        if copy.is_done:
+            return 0.0
         if rate is None:
             return None
         with self._lock:
             if copy.is_started:
                 return copy.num_bytes / 2 / rate
             ahead_bytes = sum(other.num_bytes for other in self._active) / 2
-            for other in (*self._demand, *self._prefetch):
-                ahead_bytes += other.num_bytes
+            for other in self._demand:
                 if other is copy:
                     break
-        return ahead_bytes / rate
-
-    def drain(self) -> None:
-        """Wait until nothing is queued and nothing on the link."""
-        with self._lock:
-            while self._demand or self._prefetch or self._active:
-                self._is_idle.wait()
+                ahead_bytes += other.num_bytes
+        return (ahead_bytes + copy.num_bytes) / rate
 
     def close(self) -> None:
         """Stop: queued copies fail, those on the link are finished, the threads are joined. Safe to call twice."""
@@ -197,7 +171,6 @@ class Link:
             self._demand.clear()
             self._prefetch.clear()
             self._has_work.notify_all()
-            self._is_idle.notify_all()
         for copy in left:
             copy._finish(0, ExpertReadError("The link was closed before the expert was copied."))
         for thread in self._threads:
@@ -220,8 +193,6 @@ class Link:
             with self._lock:
                 self._active.remove(copy)
                 self._meter.end(moved_bytes)
-                if not self._active:
-                    self._is_idle.notify_all()
 
     def _next(self) -> Copy | None:
         """The next copy, started; None when the link is closed."""
@@ -243,3 +214,12 @@ class Link:
         self._bus_free_s = max(end_s, read_end_s)
         while (left_s := end_s - time.perf_counter()) > 0 and not self._closed.wait(left_s):
             pass
+
+
+def _take(queue: deque[Copy], copy: ExpertCopy) -> Copy | None:
+    """Remove a copy from a queue; None when it is not there. Call under the link's lock."""
+    for own in queue:
+        if own is copy:
+            queue.remove(own)
+            return own
+    return None

@@ -1,4 +1,4 @@
-"""Prefill's own memory, so that the decode slots stay as they are: experts stream through it, or whole layers do."""
+"""Prefill's own memory, apart from the decode slots: a ring of expert slots, or two buffers of a whole MoE layer."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ import torch
 
 from offload.errors import ExpertReadError, OffloadError
 from offload.geometry import Geometry, layer_buffer_bytes
-from offload.link.link import PREFILL, Copy, Lease, Link
+from offload.link.expert_link import DEMAND, ExpertCopy, ExpertLink
+from offload.link.lease import Lease
 from offload.link.slot_pool import SlotPool
 
 
-class _Landings:
-    """Copies into staging that nobody waits for any more, until it is known whether they moved."""
+class _GivenBack:
+    """Copies whose staging memory was given back before it was known whether they moved."""
 
     __slots__ = ("_open",)
 
     def __init__(self) -> None:
-        self._open: list[Copy] = []
+        self._open: list[ExpertCopy] = []
 
-    def watch(self, copies: Iterable[Copy]) -> None:
+    def add(self, copies: Iterable[ExpertCopy]) -> None:
         self._open += copies
 
-    def take(self) -> list[Copy]:
-        """Those that landed. What failed or was taken back is forgotten, what is on the link kept."""
+    def take(self) -> list[ExpertCopy]:
+        """Remove and return those that landed. Failed and cancelled ones are dropped, those on the link are kept."""
         landed, still_open = [], []
         for copy in self._open:
             if not copy.is_done:
@@ -38,23 +39,23 @@ class _Landings:
 
 
 class StagingRing:
-    """A few slots, physically apart from the cache's: the next expert is copied while the last one is computed.
+    """A few slots apart from the cache's: the next expert is copied while the last one is computed.
 
     One thread calls it. Slot numbers are the ring's own, 0..num_slots-1.
     """
 
-    def __init__(self, num_slots: int, slot_bytes: int, link: Link) -> None:
+    def __init__(self, num_slots: int, slot_bytes: int, link: ExpertLink) -> None:
         """Raises ValueError for fewer than two slots, with which nothing would overlap."""
         if num_slots < 2:
             raise ValueError(f"a staging ring of {num_slots} slots cannot overlap copy and compute")
         self._pool = SlotPool((num_slots,), (slot_bytes,))
         self._link = link
         self._free = list(reversed(range(num_slots)))
-        self._copies: dict[int, Copy] = {}
+        self._copies: dict[int, ExpertCopy] = {}
         """Slots in use."""
-        self._abandoned: dict[int, Copy] = {}
+        self._abandoned: dict[int, ExpertCopy] = {}
         """Slots given back while their copy was on the link."""
-        self._landings = _Landings()
+        self._given_back = _GivenBack()
 
     @property
     def num_slots(self) -> int:
@@ -63,7 +64,7 @@ class StagingRing:
 
     @property
     def num_free(self) -> int:
-        """Slots that `load` can have, some of them perhaps only after a copy given up has ended."""
+        """Slots that `load` can have; for some it waits until a copy that was given up has ended."""
         return len(self._free) + len(self._abandoned)
 
     @property
@@ -72,7 +73,7 @@ class StagingRing:
         return self._pool.total_bytes
 
     def load(self, layer: int, expert: int, num_bytes: int, is_cancelled: Callable[[], bool] | None = None) -> Lease:
-        """Send an expert on its way into a free slot, and lease it until `free`.
+        """Queue an expert's copy into a free slot at demand priority, and lease the slot until `free`.
 
         May wait for a copy that was given up. Raises OffloadError when every slot is in use, ValueError when the expert
         is bigger than a slot, WaitCancelled.
@@ -83,7 +84,7 @@ class StagingRing:
         if not self._free:
             raise OffloadError("Every staging slot is in use.")
         slot = self._free[-1]
-        copy = self._link.submit(layer, expert, self._pool.memory(slot)[:num_bytes], num_bytes, PREFILL)
+        copy = self._link.submit(layer, expert, self._pool.memory(slot)[:num_bytes], num_bytes, DEMAND)
         self._free.pop()
         self._copies[slot] = copy
         return Lease(slot, copy)
@@ -91,7 +92,7 @@ class StagingRing:
     def free(self, slot: int) -> None:
         """Give a slot back, whatever became of its copy. Raises KeyError when the slot is not in use."""
         copy = self._copies.pop(slot)
-        self._landings.watch([copy])
+        self._given_back.add([copy])
         if copy.is_done or self._link.cancel(copy):
             self._free.append(slot)
         else:
@@ -106,9 +107,9 @@ class StagingRing:
         """The slot as a uint8 tensor [slot_bytes]: a view."""
         return self._pool.tensor(slot)
 
-    def take_landed(self) -> list[Copy]:
-        """The copies of slots given back that moved, each told once, as soon as it has ended."""
-        return self._landings.take()
+    def take_landed(self) -> list[ExpertCopy]:
+        """The copies of slots given back that landed since the last call; each is returned once."""
+        return self._given_back.take()
 
     def _collect(self, is_cancelled: Callable[[], bool] | None) -> None:
         """Take back slots whose abandoned copy has ended; wait for one if there is no other."""
@@ -122,32 +123,31 @@ class StagingRing:
 
 @dataclass(slots=True)
 class _Buffer:
-    """One of the two."""
+    """One of the two layer buffers."""
 
     layer: int | None = None
-    """Whose experts are in it or on their way; None: free."""
-    copies: dict[int, Copy] = field(default_factory=dict)
+    """The MoE layer whose experts are in it or on their way; None: free."""
+    copies: dict[int, ExpertCopy] = field(default_factory=dict)
     """By expert."""
-    abandoned: list[Copy] = field(default_factory=list)
-    """Of the layer before: given up while on the link."""
+    abandoned: list[ExpertCopy] = field(default_factory=list)
+    """Copies of the layer before, given up while on the link."""
 
 
 class LayerStaging:
     """Two buffers of one full MoE layer each: while layer l+1 computes, the one layer l has released loads layer l+2.
 
     After "MoE-CORE: Coordinated Expert Offload", section "Mechanism". The buffers are memory of their own, apart from
-    each other and from the decode slots. A whole layer is loaded, with what is resident in decode slots too: so a
-    buffer does not depend on the cache. A caller that holds the resident ones locked and computes them where they are
-    leaves them out of `begin`; to copy them over from their slots would cost the compute thread what the link does for
-    nothing. One thread calls it.
+    each other and from the decode slots. By default a whole layer is loaded, so that a buffer does not depend on the
+    cache; a caller that locks the resident experts and computes them in their slots leaves them out of `begin`. One
+    thread calls it.
     """
 
-    def __init__(self, geometry: Geometry, link: Link) -> None:
+    def __init__(self, geometry: Geometry, link: ExpertLink) -> None:
         self._shapes = geometry.layers
         self._pool = SlotPool((2,), (layer_buffer_bytes(geometry),))
         self._link = link
         self._buffers = (_Buffer(), _Buffer())
-        self._landings = _Landings()
+        self._given_back = _GivenBack()
 
     @property
     def total_bytes(self) -> int:
@@ -169,7 +169,7 @@ class LayerStaging:
     def begin(
         self, layer: int, experts: Iterable[int] | None = None, is_cancelled: Callable[[], bool] | None = None
     ) -> None:
-        """Give a layer the free buffer and submit its experts at PREFILL priority, by default all of them in order.
+        """Give a layer the free buffer and submit its experts at demand priority, by default all of them in order.
 
         Waits for copies on the link that were given up with the buffer's last layer. Raises OffloadError when both
         buffers are in use, ValueError when the layer is staged already, WaitCancelled.
@@ -193,10 +193,10 @@ class LayerStaging:
         for expert in experts:
             if expert not in copies:
                 memory = self._pool.memory(number)[self._place(layer, expert)]
-                copies[expert] = self._link.submit(layer, expert, memory, num_bytes, PREFILL)
+                copies[expert] = self._link.submit(layer, expert, memory, num_bytes, DEMAND)
 
     def keep_only(self, layer: int, experts: Collection[int]) -> None:
-        """Take back copies of a begun layer's other experts that have not started: nobody routed to them."""
+        """Cancel the copies of a begun layer's other experts that have not started: no token is routed to them."""
         copies = self._buffers[self.buffer_of(layer)].copies
         for expert in [expert for expert in copies if expert not in experts and self._link.cancel(copies[expert])]:
             del copies[expert]
@@ -204,22 +204,13 @@ class LayerStaging:
     def wait_expert(self, layer: int, expert: int, is_cancelled: Callable[[], bool] | None = None) -> float:
         """Wait until an expert is there; returns the seconds waited.
 
-        Raises KeyError when it was not submitted, ExpertReadError, and WaitCancelled as `Copy.wait` does.
+        Raises KeyError when it was not submitted, ExpertReadError, and WaitCancelled as `ExpertCopy.wait` does.
         """
         return self._buffers[self.buffer_of(layer)].copies[expert].wait(is_cancelled)
-
-    def is_there(self, layer: int, expert: int) -> bool:
-        """Whether a begun layer's expert has landed."""
-        copy = self._buffers[self.buffer_of(layer)].copies.get(expert)
-        return copy is not None and copy.is_done and copy.error is None
 
     def tensor(self, layer: int, expert: int) -> torch.Tensor:
         """A begun layer's expert as a uint8 tensor [expert_bytes]: a view, valid until the layer is released."""
         return self._pool.tensor(self.buffer_of(layer))[self._place(layer, expert)]
-
-    def view(self, buffer: int, layer: int, expert: int) -> torch.Tensor:
-        """Where an expert of a layer will be when the layer is in this buffer; for views made beforehand."""
-        return self._pool.tensor(buffer)[self._place(layer, expert)]
 
     def release(self, layer: int) -> None:
         """Free a layer's buffer, whatever became of its copies. Raises KeyError."""
@@ -227,11 +218,11 @@ class LayerStaging:
         started = [copy for copy in buffer.copies.values() if not self._link.cancel(copy)]
         buffer.abandoned = [copy for copy in started if not copy.is_done]
         buffer.layer, buffer.copies = None, {}
-        self._landings.watch(started)
+        self._given_back.add(started)
 
-    def take_landed(self) -> list[Copy]:
-        """The copies of released layers that moved, each told once, as soon as it has ended."""
-        return self._landings.take()
+    def take_landed(self) -> list[ExpertCopy]:
+        """The copies of released layers that landed since the last call; each is returned once."""
+        return self._given_back.take()
 
     def release_all(self) -> None:
         """Free both buffers: the way out after WaitCancelled or ExpertReadError."""

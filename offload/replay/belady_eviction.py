@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from offload.policies.eviction.lowest_ranked import lowest_ranked
 from offload.replay.belady import next_uses
 from offload.replay.trace import RoutingTrace, max_experts
 
@@ -26,7 +27,7 @@ class BeladyEviction:
         self._next_use: list[list[int]] = first.tolist()
         self._step = [0] * trace.geometry.num_layers
 
-    def observe(self, layer: int, experts: Sequence[int], scores: np.ndarray | None) -> None:
+    def observe(self, layer: int, experts: Sequence[int]) -> None:
         """See EvictionPolicy. Raises ValueError when the routing is not the trace's."""
         step = self._step[layer]
         if step >= len(self._experts[layer]) or list(experts) != self._experts[layer][step]:
@@ -36,7 +37,8 @@ class BeladyEviction:
             next_use[expert] = use
         self._step[layer] = step + 1
 
-    def victim(self, candidates: Sequence[tuple[int, int]], scores: np.ndarray | None, layer: int) -> int:
+    def victims(
+        self, candidates: Sequence[tuple[int, int]], num_victims: int, scores: np.ndarray | None, layer: int
+    ) -> list[int]:
         """See EvictionPolicy."""
-        ranks = [(-self._next_use[at][expert], at, expert) for at, expert in candidates]
-        return ranks.index(min(ranks))
+        return lowest_ranked([(-self._next_use[at][expert], at, expert) for at, expert in candidates], num_victims)

@@ -1,7 +1,7 @@
 """Replay: what a policy would have done with recorded routing. Counts what the expert cache would count.
 
 A layer's top-k enter together (event-atomic): the step's experts are locked, none of them makes room for another, and
-all are loaded (no bypass). A copy that somebody waits for has landed when the step ends. Decode steps only, since
+all are loaded (no bypass). A demanded copy has landed when the step ends. Decode steps only, since
 prefill never changes the decode set.
 """
 
@@ -17,7 +17,6 @@ import numpy as np
 from offload.counters import Counters
 from offload.policies.eviction import EvictionPolicy
 from offload.replay.trace import RoutingTrace
-from offload.residency.books import Tally
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,20 +63,20 @@ def replay(
     trace = trace.decode_only()
     groups = tuple(range(trace.geometry.num_layers)) if group_of_layer is None else tuple(group_of_layer)
     _require_room(trace, slots, groups, initial)
-    books = _Books(trace, eviction, slots, groups)
+    residency = _Residency(trace, eviction, slots, groups)
     for layer, experts in enumerate(initial or ()):
         for expert in experts:
-            books.enter(layer, expert)
+            residency.enter(layer, expert)
     experts_of = [trace.experts_by_step(layer) for layer in range(len(groups))]
     predicted_of = [trace.predicted_by_step(layer) for layer in range(len(groups))] if prefetch else []
     scores = trace.scores
     for step in range(trace.num_steps):
         scores_of = repeat(None) if scores is None else scores[step]
         for layer, layer_scores in zip(range(len(groups)), scores_of, strict=False):
-            misses = books.acquire(layer, experts_of[layer][step], layer_scores)
+            misses = residency.acquire(layer, experts_of[layer][step], layer_scores)
             if prefetch and layer + 1 < len(groups):
-                books.prefetch(layer + 1, predicted_of[layer + 1][step], prefetch, misses)
-    return ReplayResult(tuple(tally.snapshot() for tally in books.tallies))
+                residency.prefetch(layer + 1, predicted_of[layer + 1][step], prefetch, misses)
+    return ReplayResult(tuple(residency.counters))
 
 
 def _require_room(
@@ -103,14 +102,14 @@ class _Arrival(NamedTuple):
     is_victim_unused: bool
 
 
-class _Books:
-    """Who is resident, per group and per layer; what is on its way; the counts."""
+class _Residency:
+    """Which experts are resident, per group and per layer; which are on their way; the counters."""
 
     def __init__(
         self, trace: RoutingTrace, eviction: EvictionPolicy, slots: Sequence[int], groups: tuple[int, ...]
     ) -> None:
         layers = trace.geometry.layers
-        self.tallies = [Tally() for _ in layers]
+        self.counters = [Counters() for _ in layers]
         self._bytes = [layer.expert_bytes for layer in layers]
         self._eviction = eviction
         self._slots = slots
@@ -132,79 +131,82 @@ class _Books:
 
     def acquire(self, layer: int, experts: list[int], scores: np.ndarray | None) -> int:
         """A whole step of a layer; returns the copies that were demanded."""
-        resident, tally = self._resident[layer], self.tallies[layer]
-        tally.routed += len(experts)
+        resident, counters = self._resident[layer], self.counters[layer]
+        counters.routed += len(experts)
         if self._arrivals or self._unused[layer]:
             missing = self._meet(layer, experts)
         else:
             missing = [expert for expert in experts if not resident[expert]]
-            tally.resident_hits += len(experts) - len(missing)
+            counters.resident_hits += len(experts) - len(missing)
         self._running = layer, experts
-        self._eviction.observe(layer, experts, scores if missing else None)
+        self._eviction.observe(layer, experts)
+        for arrival in self._evict(layer, len(missing) - self._num_empty(layer), scores):
+            self._count_eviction(arrival)
         for expert in missing:
-            if self._is_full(layer):
-                self._count_eviction(self._evict(layer, scores))
             if self._seen[layer][expert]:
-                tally.capacity_misses += 1
+                counters.capacity_misses += 1
             else:
-                tally.cold_misses += 1
+                counters.cold_misses += 1
             self.enter(layer, expert)
-        tally.demand_loads += len(missing)
-        tally.bytes_loaded += len(missing) * self._bytes[layer]
+        counters.demand_loads += len(missing)
+        counters.bytes_loaded += len(missing) * self._bytes[layer]
         return len(missing)
 
     def prefetch(self, layer: int, predicted: list[int], model: PrefetchModel, num_ahead: int) -> None:
         """Queue the best absent ones for the layer that comes next, and land those whose copy is hidden."""
-        absent = [expert for expert in predicted if not self._resident[layer][expert]]
-        for expert in absent[: model.depth]:
-            arrival = _Arrival(None, False)
-            if self._is_full(layer):
-                if not self._candidates(layer):
-                    break
-                arrival = self._evict(layer, None)
-            self._arrivals[expert] = arrival
-            self.tallies[layer].prefetch_issued += 1
+        absent = [expert for expert in dict.fromkeys(predicted) if not self._resident[layer][expert]][: model.depth]
+        empty = [_Arrival(None, False)] * min(self._num_empty(layer), len(absent))
+        arrivals = [*empty, *self._evict(layer, len(absent) - len(empty), None)]
+        self._arrivals.update(zip(absent, arrivals, strict=False))
+        self.counters[layer].prefetch_issued += len(arrivals)
         for expert in list(self._arrivals)[: max(0, model.hidden_copies - num_ahead)]:
             self._land(layer, expert)
             self._unused[layer].add(expert)
-            self.tallies[layer].prefetch_loads += 1
+            self.counters[layer].prefetch_loads += 1
 
     def _meet(self, layer: int, experts: list[int]) -> list[int]:
         """Settle what was prefetched for this step and count what needs no new slot; returns what is missing."""
-        tally, unused = self.tallies[layer], self._unused[layer]
+        counters, unused = self.counters[layer], self._unused[layer]
         for expert in [expert for expert in self._arrivals if expert not in experts]:
             self._take_back(self._arrivals.pop(expert))
-            tally.prefetch_cancelled += 1
+            counters.prefetch_cancelled += 1
         missing = []
         for expert in experts:
             if expert in self._arrivals:
                 self._land(layer, expert)
-                tally.late += 1
-                tally.prefetch_late += 1
-                tally.demand_loads += 1
+                counters.late += 1
+                counters.prefetch_late += 1
+                counters.demand_loads += 1
             elif expert in unused:
                 unused.remove(expert)
-                tally.prefetched_hits += 1
-                tally.prefetch_useful += 1
+                counters.prefetched_hits += 1
+                counters.prefetch_useful += 1
             elif self._resident[layer][expert]:
-                tally.resident_hits += 1
+                counters.resident_hits += 1
             else:
                 missing.append(expert)
         return missing
 
-    def _is_full(self, layer: int) -> bool:
+    def _num_empty(self, layer: int) -> int:
         group = self._group_of[layer]
-        return len(self._occupants[group]) + len(self._arrivals) >= self._slots[group]
+        return self._slots[group] - len(self._occupants[group]) - len(self._arrivals)
 
     def _candidates(self, layer: int) -> list[tuple[int, int]]:
         running, experts = self._running
         locked = {self._names[running][expert] for expert in experts}
         return [name for name in self._occupants[self._group_of[layer]] if name not in locked]
 
-    def _evict(self, layer: int, scores: np.ndarray | None) -> _Arrival:
-        """Empties a slot of the layer's group for an arrival."""
+    def _evict(self, layer: int, num_victims: int, scores: np.ndarray | None) -> list[_Arrival]:
+        """Empties up to so many slots of the layer's group for arrivals: fewer when the rest is locked."""
+        if num_victims <= 0:
+            return []
         candidates = self._candidates(layer)
-        victim = candidates[self._eviction.victim(candidates, scores, layer)]
+        num_victims = min(num_victims, len(candidates))
+        chosen = self._eviction.victims(candidates, num_victims, scores, layer) if num_victims else []
+        return [self._leave(candidates[number]) for number in chosen]
+
+    def _leave(self, victim: tuple[int, int]) -> _Arrival:
+        """An expert is resident no more."""
         at, expert = victim
         del self._occupants[self._group_of[at]][victim]
         self._resident[at][expert] = 0
@@ -222,10 +224,10 @@ class _Books:
     def _land(self, layer: int, expert: int) -> None:
         self._count_eviction(self._arrivals.pop(expert))
         self.enter(layer, expert)
-        self.tallies[layer].bytes_loaded += self._bytes[layer]
+        self.counters[layer].bytes_loaded += self._bytes[layer]
 
     def _count_eviction(self, arrival: _Arrival) -> None:
         if arrival.victim is not None:
-            tally = self.tallies[arrival.victim[0]]
-            tally.evictions += 1
-            tally.prefetch_wasted += arrival.is_victim_unused
+            counters = self.counters[arrival.victim[0]]
+            counters.evictions += 1
+            counters.prefetch_wasted += arrival.is_victim_unused

@@ -19,11 +19,16 @@ class TraceWriter:
     there. One thread calls it. `record` costs a few microseconds.
     """
 
-    def __init__(self, model: str, domain: str, geometry: Geometry, *, has_scores: bool = True) -> None:
-        """`model`: its fingerprint. Without scores the trace is far smaller, and only good for policies without."""
+    def __init__(
+        self, model: str, domain: str, geometry: Geometry, *, has_scores: bool = True, has_predictions: bool = True
+    ) -> None:
+        """`model`: its fingerprint. Without scores the trace is far smaller, and only good for policies without.
+
+        Callers of `record` need not collect scores or predictions that the writer does not have.
+        """
         self._model, self._domain, self._geometry = model, domain, geometry
         self._last_layer = geometry.num_layers - 1
-        self.has_scores = has_scores
+        self.has_scores, self.has_predictions = has_scores, has_predictions
         self._num_steps = 0
         self._begin = self._end = 0
         self._prompt_starts: list[int] = []
@@ -72,10 +77,12 @@ class TraceWriter:
                 predicted = np.asarray(predicted)[:, : self._ids.shape[2]]
                 self._predicted[rows, layer, : predicted.shape[-1]] = predicted
         else:
-            ids = np.asarray(ids).reshape(-1)
+            if isinstance(ids, np.ndarray):
+                ids = ids.reshape(-1)
             self._ids[rows, layer, : len(ids)] = ids
             if predicted is not None and len(predicted):
-                predicted = np.asarray(predicted).reshape(-1)[: self._ids.shape[2]]
+                predicted = predicted.reshape(-1) if isinstance(predicted, np.ndarray) else predicted
+                predicted = predicted[: self._ids.shape[2]]
                 self._predicted[rows, layer, : len(predicted)] = predicted
         if scores is not None and self.has_scores:
             with np.errstate(over="ignore"):  # some routers mask with the lowest float32, here -inf

@@ -1,4 +1,4 @@
-"""A cache warmed layer by layer: what a domain's profile, or a bench, wants resident before decode."""
+"""Makes given experts resident before decode: those of a domain's profile, or of a bench."""
 
 from __future__ import annotations
 

@@ -91,7 +91,9 @@ def require_equal(engine: OffloadedModel, expected: Expected) -> None:
         assert ids == expected_ids, f"{num_tok} tokens"
     engine.cache.check_integrity()
     counters = engine.cache.total_counters() - before
-    assert counters.routed == (NEW_TOK - 1) * len(expected) * TOP_K * len(engine.layers)
+    num_chosen = (NEW_TOK - 1) * len(expected) * TOP_K * len(engine.layers)
+    names_some_twice = bool(getattr(engine.loaded.model.config, "num_hash_layers", 0))
+    assert num_chosen / 2 < counters.routed < num_chosen if names_some_twice else counters.routed == num_chosen
     assert counters.misses + counters.late > 0
 
 

@@ -31,6 +31,19 @@ def test_the_policies_load_without_torch() -> None:
     assert said.strip() == "False"
 
 
+def test_names_and_codes_are_declared_once_and_reach_the_seam() -> None:
+    from engine import config, events
+    from offload.policies import eviction, prefetch
+    from offload.residency import codes
+
+    assert config.EVICTION_POLICIES is eviction.EVICTION_POLICIES
+    assert config.PREFETCHERS is prefetch.PREFETCHERS
+    defaults = config.EngineConfig()
+    assert (defaults.eviction, defaults.prefetch) == (config.EVICTION_POLICIES[0], config.PREFETCHERS[0])
+    shown = [events.HOST, events.RESIDENT, events.ARRIVING, events.IN_USE, events.SUBSTITUTE]
+    assert shown == [codes.HOST, codes.RESIDENT, codes.ARRIVING, codes.IN_USE, codes.SUBSTITUTE] == list(range(5))
+
+
 def test_the_whole_app_loads_without_torch() -> None:
     """Its modules are loaded one by one, lazy ones too."""
     script = (

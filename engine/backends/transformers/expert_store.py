@@ -98,7 +98,7 @@ class ConvertingSource:
     def read_into(self, layer: int, expert: int, destination: memoryview) -> int:
         """Fills the slot; returns the bytes read. Raises ExpertReadError."""
         slot, moved = torch.frombuffer(destination, dtype=torch.uint8), 0
-        for layout in self._formats[layer].layout:
+        for layout in self._formats[layer].parameters:
             parameter = self._modules[layer].parameters[layout.name]
             parts = parameter.parts[expert]
             try:
@@ -124,33 +124,33 @@ def find_places(model: nn.Module, modules: Sequence[WithheldModule], formats: Se
     """Finds the runs of every expert; opens no file. `model` may be on the meta device."""
     finder = RunFinder(model)
     spans = [
-        [_expert_spans(finder, withheld, layout, expert) for expert in range(_num_experts(withheld))]
-        for withheld, layout in zip(modules, formats, strict=True)
+        [_expert_spans(finder, withheld, expert_format, expert) for expert in range(_num_experts(withheld))]
+        for withheld, expert_format in zip(modules, formats, strict=True)
     ]
     converted = [
-        _conversion_bytes(withheld, layout)
-        for withheld, layout, layer in zip(modules, formats, spans, strict=True)
+        _conversion_bytes(withheld, expert_format)
+        for withheld, expert_format, layer in zip(modules, formats, spans, strict=True)
         if None in layer
     ]
     return ExpertPlaces(spans, max(converted, default=0))
 
 
-def _conversion_bytes(withheld: WithheldModule, layout: DenseFormat) -> int:
+def _conversion_bytes(withheld: WithheldModule, expert_format: DenseFormat) -> int:
     """The stored tensors of an expert, and twice what they become: the library's operations copy."""
     parts = (part for parameter in withheld.parameters.values() for part in parameter.parts[0])
-    return sum(part.num_elements * part.entry.dtype.itemsize for part in parts) + 2 * layout.slot_bytes
+    return sum(part.num_elements * part.entry.dtype.itemsize for part in parts) + 2 * expert_format.slot_bytes
 
 
 def _expert_spans(
-    finder: RunFinder, withheld: WithheldModule, layout: DenseFormat, expert: int
+    finder: RunFinder, withheld: WithheldModule, expert_format: DenseFormat, expert: int
 ) -> tuple[Span, ...] | None:
     spans: list[Span] = []
-    for part_layout in layout.layout:
-        parameter = withheld.parameters[part_layout.name]
+    for layout in expert_format.parameters:
+        parameter = withheld.parameters[layout.name]
         runs = finder.runs(parameter, parameter.parts[expert])
         if runs is None:
             return None
-        spans += _spans(part_layout, parameter.parts[expert], runs)
+        spans += _spans(layout, parameter.parts[expert], runs)
     return tuple(sorted(spans, key=lambda span: (span.path, span.file_offset)))
 
 

@@ -158,11 +158,11 @@ def _probed(model: Any, modules: Sequence[WithheldModule]) -> tuple[MemoryNeeds,
 
 def _geometry(modules: Sequence[WithheldModule], formats: Sequence[DenseFormat], top_ks: Sequence[int]) -> Geometry:
     layers: list[LayerGeometry] = []
-    for withheld, layout, top_k in zip(modules, formats, top_ks, strict=True):
+    for withheld, expert_format, top_k in zip(modules, formats, top_ks, strict=True):
         num_experts = next(iter(withheld.parameters.values())).num_experts
         number = _LAYER_NUMBER.search(f"{withheld.name}.")
         layer_number = int(number[1]) if number else len(layers)
-        layers.append(LayerGeometry(layer_number, num_experts, top_k, page_aligned_bytes(layout.slot_bytes)))
+        layers.append(LayerGeometry(layer_number, num_experts, top_k, page_aligned_bytes(expert_format.slot_bytes)))
     return Geometry(tuple(layers))
 
 

@@ -90,7 +90,7 @@ def _experts_bytes(config: Any, formats: Sequence[DenseFormat], geometry: Geomet
     and one expert's rows on their way through it, all tokens routed to it."""
     hidden = int(config.hidden_size)
     top_k = max(layer.top_k for layer in geometry.layers)
-    widest = max(sum(math.prod(part.shape[:1]) for part in layout.layout) for layout in formats)
+    widest = max(sum(math.prod(part.shape[:1]) for part in each.parameters) for each in formats)
     return chunk_tok * (12 * top_k * hidden + 4 * (2 * hidden + 2 * widest))
 
 

@@ -1,8 +1,8 @@
-"""What the offloading machinery costs when nothing needs to be moved: against plain transformers, in one run.
+"""What offloading costs when nothing needs to be moved: this engine against plain transformers, in one run.
 
-Everything is resident, and prediction, policy and counters run all the same. Measured in turn, round by round: the
+Every expert is resident, and prediction, policies and counters run all the same. Measured in turn, round by round: the
 MoE part (our layer against the library's `grouped_mm` on the same inputs), the bare matrix products on the same
-weights, and whole decode steps over the same kind of cache.
+weights, and whole decode steps over the same kind of cache. One more row is of a synthetic layer in which half misses.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from engine.api import Message
 from engine.backends.offloaded_model import OffloadedModel
 from engine.backends.transformers.kv_cache import KvCache
 from engine.chat.conversation import encode
+from engine.commands.bench.synthetic_layer import NUM_EXPERTS, TOP_K, LayerOverhead, measure_layer_overhead
 from engine.commands.task_outcome import OnTaskProgress, TaskOutcome
 from engine.commands.verify.layers import LayerCalls, RecordingCalls
 from engine.commands.verify.whole_model import load_whole
@@ -35,6 +36,13 @@ MOE_LIMIT, TPOT_LIMIT = 0.9, 1.0
 POLICY_LIMIT = 0.1
 """Cache, policies, prediction and counting, all on: at most this share of a step."""
 _STEPS_PER_ROUND = 4
+_LABELS = {
+    "moe ours": "MoE part a layer, this engine",
+    "moe plain": "MoE part a layer, grouped_mm",
+    "moe bare": "bare matrix products a layer",
+    "step ours": "decode step, this engine",
+    "step plain": "decode step, plain transformers",
+}
 
 
 def bench_overhead(
@@ -66,7 +74,7 @@ def _run(
     ours, theirs = _steps(engine, prompt), plain.steps(prompt)
     next(ours), next(theirs)
     moe_calls = _MoeCalls(engine, plain.model, prompt)
-    times: dict[str, list[float]] = {"step ours": [], "step plain": [], "moe ours": [], "moe plain": [], "moe bare": []}
+    times: dict[str, list[float]] = {name: [] for name in _LABELS}
     policy_s = 0.0
     with torch.inference_mode():
         for number in range(num_rounds):
@@ -80,16 +88,17 @@ def _run(
             for name, call in _alternating(number, moe_calls.named()):
                 times[name].append(call())
     policy_share = policy_s / sum(times["step ours"])
-    return _outcome(engine, {name: statistics.median(values) for name, values in times.items()}, times, policy_share)
+    medians = {name: statistics.median(values) for name, values in times.items()}
+    return _outcome(engine, medians, times, policy_share, measure_layer_overhead(is_cancelled))
 
 
 def _alternating(number: int, pairs: Sequence[tuple[str, Any]]) -> Sequence[tuple[str, Any]]:
-    """The order turns round every other time, so that nobody always goes first."""
+    """The order is reversed every other time, so that none is always first."""
     return pairs if number % 2 == 0 else list(reversed(pairs))
 
 
 def _make_resident(engine: OffloadedModel) -> None:
-    """Fills every slot: all experts are there before anything is timed."""
+    """Fills every slot: all experts are resident before anything is timed."""
     for layer, geometry in enumerate(engine.loaded.plan.geometry.layers):
         for expert in range(geometry.num_experts):
             lease = engine.cache.claim_free(layer, expert)
@@ -103,7 +112,8 @@ def _steps(engine: OffloadedModel, prompt: list[int]) -> Any:
     sampler, geometry = Sampler(SamplingConfig(temperature=0.0)), engine.loaded.plan.geometry
     while True:
         engine.decoder.cache.reset()
-        engine.state.recorder = TraceWriter("", "", geometry, has_scores=False)  # as every answer of a chat has one
+        # as every answer of a chat has one
+        engine.state.recorder = TraceWriter("", "", geometry, has_scores=False, has_predictions=False)
         tokens = engine.decoder.tokens(engine.decoder.prefill(prompt, lambda done_tok: None), sampler, 256)
         next(tokens)
         start = perf_counter()
@@ -191,18 +201,24 @@ def _record(engine: OffloadedModel, prompt: list[int]) -> list[tuple[torch.Tenso
 
 
 def _outcome(
-    engine: OffloadedModel, median: dict[str, float], times: dict[str, list[float]], policy_share: float
+    engine: OffloadedModel,
+    median: dict[str, float],
+    times: dict[str, list[float]],
+    policy_share: float,
+    synthetic: LayerOverhead,
 ) -> TaskOutcome:
     moe_ratio, tpot_ratio = median["moe ours"] / median["moe plain"], median["step ours"] / median["step plain"]
     bare_ratio = median["moe ours"] / median["moe bare"]
     is_ok = moe_ratio <= MOE_LIMIT and tpot_ratio <= TPOT_LIMIT and policy_share <= POLICY_LIMIT
     spread = {name: statistics.quantiles([*values, *values], n=10) for name, values in times.items()}
+    missing_us, resident_us = synthetic.half_missing_s * 1e6, synthetic.all_resident_s * 1e6
     report: dict[str, object] = {
         "is_ok": is_ok,
         "moe_over_grouped_mm": moe_ratio,
         "moe_over_bare_products": bare_ratio,
         "tpot_over_transformers": tpot_ratio,
         "policy_share": policy_share,
+        "synthetic_layer_overhead_us": {"all_resident": resident_us, "half_missing": missing_us},
         "median_ms": {name: value * 1000 for name, value in median.items()},
         "p10_p90_ms": {name: [values[0] * 1000, values[-1] * 1000] for name, values in spread.items()},
         "num_layers": len(engine.layers),
@@ -210,21 +226,19 @@ def _outcome(
         "rounds": len(times["moe ours"]),
         "predicted_layers": engine.num_predicted_layers,
     }
-
-    def row(name: str) -> str:
-        low, high = spread[name][0] * 1000, spread[name][-1] * 1000
-        return f"{median[name] * 1000:8.3f} ms   ({low:.3f} - {high:.3f}, p10 - p90)"
-
     lines = (
         f"{len(times['moe ours'])} rounds, interleaved, {torch.get_num_threads()} threads; every expert resident, "
         f"prediction on for {engine.num_predicted_layers} of {len(engine.layers) - 1} layers",
-        f"MoE part a layer, this engine      {row('moe ours')}",
-        f"MoE part a layer, grouped_mm       {row('moe plain')}",
-        f"bare matrix products a layer       {row('moe bare')}",
-        f"decode step, this engine           {row('step ours')}",
-        f"decode step, plain transformers    {row('step plain')}",
+        *(f"{label:<35}{_row(median[name], spread[name])}" for name, label in _LABELS.items()),
         f"MoE part over grouped_mm  {moe_ratio:.2f}x (at most {MOE_LIMIT}x)   over bare products  {bare_ratio:.2f}x",
         f"TPOT over transformers    {tpot_ratio:.2f}x (at most {TPOT_LIMIT}x)",
         f"cache, policies, prediction, counting: {policy_share:.1%} of a step (at most {POLICY_LIMIT:.0%})",
+        f"overhead of a synthetic layer, {NUM_EXPERTS} experts, k = {TOP_K}: {missing_us:.0f} us with half of them "
+        f"missing, {resident_us:.0f} us with none",
     )
     return TaskOutcome(is_ok, report, lines)
+
+
+def _row(median_s: float, deciles_s: Sequence[float]) -> str:
+    low_ms, high_ms = deciles_s[0] * 1000, deciles_s[-1] * 1000
+    return f"{median_s * 1000:8.3f} ms   ({low_ms:.3f} - {high_ms:.3f}, p10 - p90)"

@@ -1,4 +1,4 @@
-"""A link without time of its own: copies take what their bytes take at a given bandwidth, on a clock one sets."""
+"""A link on a virtual clock: copies take what their bytes take at a given bandwidth; no thread, no bytes moved."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections import deque
 from collections.abc import Callable
 
 from offload.errors import ExpertReadError
-from offload.link.link import DEMAND, PREFETCH, Copy, Link
+from offload.link.expert_link import DEMAND, PREFETCH, ExpertCopy
 
 
 class VirtualClock:
-    """Seconds, moved on by whoever computes or waits."""
+    """Seconds, moved on by the code that computes or waits."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -20,73 +20,104 @@ class VirtualClock:
         return self.now_s
 
 
-class VirtualCopy(Copy):
-    """A copy that is waited for by moving the clock."""
+class VirtualCopy:
+    """An ExpertCopy whose wait moves the clock."""
 
-    __slots__ = ("_virtual", "end_s", "submitted_s")
+    __slots__ = (
+        *("layer", "expert", "num_bytes", "moved_bytes", "priority", "is_started", "is_done", "error"),
+        *("_link", "end_s", "submitted_s"),
+    )
 
     def __init__(self, link: VirtualLink, layer: int, expert: int, num_bytes: int, priority: int) -> None:
-        super().__init__(link, layer, expert, memoryview(b""), num_bytes, priority)
-        self._virtual, self.submitted_s, self.end_s = link, link.clock.now_s, 0.0
+        self.layer, self.expert, self.num_bytes, self.priority = layer, expert, num_bytes, priority
+        self.moved_bytes = 0
+        self.is_started = self.is_done = False
+        self.error: ExpertReadError | None = None
+        self.submitted_s, self.end_s = link.clock.now_s, 0.0
+        self._link = link
 
     def wait(self, is_cancelled: Callable[[], bool] | None = None) -> float:
-        """See Copy; nobody cancels."""
-        return self._virtual.wait_for(self)
+        """See ExpertCopy; `is_cancelled` is not asked. Moves the clock."""
+        if self.error is not None:
+            raise self.error
+        return self._link.wait_for(self)
 
-    def land(self) -> None:
-        """It is there."""
-        self._finish(self.num_bytes, None)
+    def finish(self, error: ExpertReadError | None = None) -> None:
+        """The copy has landed, or failed."""
+        self.moved_bytes, self.error, self.is_done = 0 if error else self.num_bytes, error, True
 
 
-class VirtualLink(Link):
-    """One bus, demand before prefetch, as `Link` with one thread; no thread, no bytes."""
+class VirtualLink:
+    """An ExpertLink: one bus, demand before prefetch, as `Link` with one thread."""
 
     def __init__(self, clock: VirtualClock, bytes_per_s: float) -> None:
-        self.clock, self._rate = clock, bytes_per_s
-        self.emulated_bytes_per_s, self.num_threads = bytes_per_s, 1
-        self._queues: dict[bool, deque[VirtualCopy]] = {True: deque(), False: deque()}
-        """By whether somebody waits for them."""
+        self.clock = clock
+        self._bytes_per_s = bytes_per_s
+        self._queues: dict[int, deque[VirtualCopy]] = {DEMAND: deque(), PREFETCH: deque()}
         self._running: VirtualCopy | None = None
         self._free_s = 0.0
 
-    def submit(self, layer: int, expert: int, destination: memoryview, num_bytes: int, priority: int) -> Copy:
-        """See Link; `destination` is left alone."""
+    def submit(self, layer: int, expert: int, destination: memoryview, num_bytes: int, priority: int) -> VirtualCopy:
+        """See ExpertLink; `destination` is not written."""
         copy = VirtualCopy(self, layer, expert, num_bytes, priority)
-        self._queues[priority != PREFETCH].append(copy)
+        self._queues[priority].append(copy)
         self.catch_up()
         return copy
 
-    def promote(self, copy: Copy, priority: int = DEMAND) -> None:
-        """See Link."""
-        if isinstance(copy, VirtualCopy) and copy in self._queues[False]:
-            self._queues[False].remove(copy)
-            copy.priority = priority
-            self._queues[True].append(copy)
+    def promote(self, copy: ExpertCopy) -> bool:
+        """See ExpertLink."""
+        own = self._take(copy) if copy.priority == PREFETCH else None
+        if own is None:
+            return False
+        own.priority = DEMAND
+        self._queues[DEMAND].append(own)
+        return True
 
-    def cancel(self, copy: Copy) -> bool:
-        """See Link."""
-        for queue in self._queues.values():
-            if isinstance(copy, VirtualCopy) and copy in queue:
-                queue.remove(copy)
-                copy._finish(0, ExpertReadError("The copy was cancelled before it began."))
-                return True
-        return False
+    def cancel(self, copy: ExpertCopy) -> bool:
+        """See ExpertLink."""
+        own = self._take(copy)
+        if own is None:
+            return False
+        own.finish(ExpertReadError("The copy was cancelled before it began."))
+        return True
+
+    def _take(self, copy: ExpertCopy) -> VirtualCopy | None:
+        """Remove a copy from its queue; None when it is in none."""
+        queue = self._queues[copy.priority]
+        own = next((queued for queued in queue if queued is copy), None)
+        if own is not None:
+            queue.remove(own)
+        return own
 
     @property
     def bytes_per_s(self) -> float | None:
         """The bandwidth given."""
-        return self._rate
+        return self._bytes_per_s
+
+    def demand_eta_s(self, copy: ExpertCopy) -> float | None:
+        """See ExpertLink; exact."""
+        if copy.is_done:
+            return 0.0
+        running_s = self._running.end_s - self.clock.now_s if self._running is not None else 0.0
+        if copy is self._running:
+            return running_s
+        ahead_bytes = 0
+        for other in self._queues[DEMAND]:
+            if other is copy:
+                break
+            ahead_bytes += other.num_bytes
+        return running_s + (ahead_bytes + copy.num_bytes) / self._bytes_per_s
 
     def catch_up(self) -> None:
-        """Starts and lands what had its time by now."""
+        """Starts and ends the copies that are due by now."""
         while True:
             if self._running is not None:
                 if self._running.end_s > self.clock.now_s:
                     return
                 self._free_s = self._running.end_s
-                self._running.land()
+                self._running.finish()
                 self._running = None
-            queue = self._queues[True] or self._queues[False]
+            queue = self._queues[DEMAND] or self._queues[PREFETCH]
             if not queue:
                 return
             start_s = max(self._free_s, queue[0].submitted_s)
@@ -94,18 +125,18 @@ class VirtualLink(Link):
                 return
             self._running = queue.popleft()
             self._running.is_started = True
-            self._running.end_s = start_s + self._running.num_bytes / self._rate
+            self._running.end_s = start_s + self._running.num_bytes / self._bytes_per_s
 
     def pass_time(self, seconds: float) -> None:
-        """Moves the clock on; what has its time meanwhile starts and lands."""
+        """Moves the clock on; the copies due meanwhile start and end."""
         self.clock.now_s += seconds
         self.catch_up()
 
     def wait_for(self, copy: VirtualCopy) -> float:
-        """Moves the clock to the landing of a copy; returns the seconds waited."""
+        """Moves the clock to the end of a copy; returns the seconds waited."""
         began_s = self.clock.now_s
         while not copy.is_done:
-            assert self._running is not None, "what is waited for is queued or running"
+            assert self._running is not None, "a copy that is waited for is queued or running"
             self.clock.now_s = max(self.clock.now_s, self._running.end_s)
             self.catch_up()
         return self.clock.now_s - began_s

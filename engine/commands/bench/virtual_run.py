@@ -1,7 +1,7 @@
-"""A task as it would run on a machine without noise: the real cache, policies and prefetching over recorded routing and
-recorded predictions, with the compute of a layer and the bandwidth of the link as given numbers on a virtual clock.
+"""A recorded task run on a virtual clock, free of the machine's noise: the real cache, policies and prefetching over
+recorded routing and predictions, with the compute of a layer and the bandwidth of the link as given numbers.
 
-What it leaves out: what copies and compute cost each other, and the overhead of the policies themselves.
+Left out: how copies and compute slow each other down, and the overhead of the policies themselves.
 """
 
 from __future__ import annotations
@@ -28,37 +28,37 @@ _SCALE = 1024
 
 @dataclass(frozen=True, slots=True)
 class StepTimes:
-    """What a decode step takes when nothing is missing."""
+    """Seconds of a decode step in which no expert is missing."""
 
     layer_s: float
-    """From one MoE layer's end to the next one's."""
+    """From the end of one MoE layer to the end of the next."""
     expert_s: float
-    """Of that, one expert's compute."""
+    """The part of `layer_s` that one expert's compute takes."""
     token_s: float
     """The whole step."""
 
 
 class RecordedLookahead:
-    """Says what was predicted when the task was recorded."""
+    """A Forecaster that repeats the predictions recorded with the task."""
 
     def __init__(self, task: Task) -> None:
         self._forecasts = task.forecasts
         self.step = 0
 
     def can_predict(self, layer: int, ahead: int) -> bool:
-        """See Lookahead."""
+        """See Forecaster."""
         return any(ahead in layers[layer] for layers in self._forecasts[:1])
 
     def predict(self, layer: int, ahead: int) -> list[int]:
-        """See Lookahead."""
+        """See Forecaster."""
         return self._forecasts[self.step][layer].get(ahead, [])
 
     def learn(self, layer: int) -> None:
-        """See Lookahead; what was recorded had learned already."""
+        """See Forecaster; recorded predictions have learned already."""
 
 
 class VirtualRun:
-    """One variant on one task."""
+    """One variant of policies on one task."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class VirtualRun:
         warm_layers(self.cache, initial)
 
     def tpot_s(self) -> float:
-        """Mean seconds a token."""
+        """Mean seconds a token, over all decode steps of the task."""
         began_s = self._clock.now_s
         layers = range(self._trace.geometry.num_layers)
         rows = [self._trace.experts_by_step(layer) for layer in layers]
@@ -115,12 +115,12 @@ class VirtualRun:
         return None if scores is None else scores[step, layer, :num_experts].astype(np.float32)
 
     def _compute(self, seconds: float) -> None:
-        """Time passes; what lands meanwhile lands at its own time."""
+        """Moves the clock on; copies due meanwhile land at their own times."""
         self._link.pass_time(max(seconds, 0.0))
 
 
 def _in_small(geometry: Geometry) -> Geometry:
-    """Experts of a thousandth of the bytes, on a link of a thousandth of the bandwidth: the same times."""
+    """Experts of 1/1024 of the bytes, for a link of 1/1024 of the bandwidth: the same times in less memory."""
     return Geometry(
         tuple(replace(layer, expert_bytes=max(layer.expert_bytes // _SCALE, 1)) for layer in geometry.layers)
     )

@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 from engine.checkpoint.index import TensorEntry, read_index
 from offload.errors import WaitCancelled
+from offload.link.expert_link import DEMAND
 from offload.link.expert_source import FileSource, Span
-from offload.link.link import DEMAND, Copy, Link
+from offload.link.link import Copy, Link
 from offload.regular_file import open_regular
 
 _EXPERT = re.compile(r"(.*\.experts\.\d+)\.")

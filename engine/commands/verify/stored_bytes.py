@@ -30,7 +30,7 @@ def check_slots(engine: OffloadedModel, max_slots: int = _MAX_SLOTS_CHECKED) -> 
 
 def _holds_its_expert(engine: OffloadedModel, layer: int, expert: int, slot: int) -> bool:
     memory = engine.pool.tensor(slot)
-    for layout in engine.loaded.formats[layer].layout:
+    for layout in engine.loaded.formats[layer].parameters:
         parameter = engine.loaded.modules[layer].parameters[layout.name]
         parts = parameter.parts[expert]
         value = parameter.convert([part.read() for part in parts], parts, engine.loaded.model).to(layout.dtype)

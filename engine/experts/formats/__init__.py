@@ -1,6 +1,6 @@
-"""What the bytes of a slot mean, and how to compute an expert from them. One file per stored format.
+"""How an expert lies in the bytes of a slot, and how it is computed from them. One file per stored format.
 
-A format is made once per experts module. The offload core moves bytes and knows none of this.
+A format is made once per experts module. The offload core moves bytes and knows no formats.
 """
 
 from __future__ import annotations
@@ -29,6 +29,18 @@ class ExpertFormat(Protocol):
         """One expert on `hidden` [tokens, hidden] -> [tokens, hidden], routing weight not applied."""
         ...
 
-    def step(self, hidden: torch.Tensor, weights: Sequence[Any], routing_weights: torch.Tensor) -> torch.Tensor:
-        """All of one token's experts, in top-k order: `hidden` [1, hidden], `routing_weights` [1, k] -> [1, hidden]."""
+    def compute(self, hidden: torch.Tensor, weights: Sequence[Any], places: Sequence[int]) -> None:
+        """One token, `hidden` [1, hidden], through different experts: the output of `weights[i]` becomes row
+        `places[i]` of the token's outputs, which are the format's own memory."""
+        ...
+
+    def compute_repeated(self, hidden: torch.Tensor, weights: Any, places: Sequence[int]) -> None:
+        """As `compute` for one expert that the router chose several times for the token: one row for each place.
+
+        As in the library it is one product of as many rows: their number may decide the last bit.
+        """
+        ...
+
+    def outputs(self, num_places: int) -> torch.Tensor:
+        """The token's outputs [num_places, hidden], routing weights not applied; valid until the next `compute`."""
         ...

@@ -41,7 +41,7 @@ class DenseWeights(NamedTuple):
 
 
 class DenseFormat:
-    """The layout and the arithmetic of one experts module.
+    """How the experts of one module lie in slots, and their arithmetic.
 
     `shapes` and `dtypes` are those of the module's per-expert parameters, without the expert dimension.
     """
@@ -50,13 +50,13 @@ class DenseFormat:
         self, module: nn.Module, parameters: dict[str, tuple[tuple[int, ...], torch.dtype]], top_k: int
     ) -> None:
         self.module = module
-        self.layout: list[ParameterLayout] = []
+        self.parameters: list[ParameterLayout] = []
         offset = 0
         for name in PARAMETER_NAMES:
             if name in parameters:
                 shape, dtype = parameters[name]
                 num_bytes = torch.Size(shape).numel() * dtype.itemsize
-                self.layout.append(ParameterLayout(name, shape, dtype, offset, num_bytes))
+                self.parameters.append(ParameterLayout(name, shape, dtype, offset, num_bytes))
                 offset += -(-num_bytes // _ALIGNMENT) * _ALIGNMENT
         self.slot_bytes = offset
         self._has_gate: bool = module.has_gate  # type: ignore[assignment]
@@ -84,7 +84,7 @@ class DenseFormat:
     def bind(self, slot: torch.Tensor) -> DenseWeights:
         """Views into `slot` (uint8, at least `slot_bytes` long)."""
         views: dict[str, torch.Tensor] = {}
-        for part in self.layout:
+        for part in self.parameters:
             raw = slot[part.slot_offset : part.slot_offset + part.num_bytes]
             views[part.name] = raw.view(part.dtype).view(part.shape)
         up, down = views[self._up_name], views["down_proj"]
@@ -99,13 +99,16 @@ class DenseFormat:
 
     def run(self, hidden: torch.Tensor, weights: DenseWeights) -> torch.Tensor:
         """One expert on rows: [tokens, hidden] -> [tokens, hidden]."""
+        return self._normed(self._products(hidden, weights))
+
+    def _products(self, hidden: torch.Tensor, weights: DenseWeights) -> torch.Tensor:
         projected = torch.mm(hidden.to(self._dtype), weights.up)
         if weights.up_bias is not None:
             projected.add_(weights.up_bias)
         out = torch.mm(self._activate(projected), weights.down)
         if weights.down_bias is not None:
             out.add_(weights.down_bias)
-        return self._normed(out)
+        return out
 
     def _normed(self, out: torch.Tensor) -> torch.Tensor:
         if not self._has_norm:
@@ -114,36 +117,41 @@ class DenseFormat:
         normed: torch.Tensor = module.post_expert_norm(out)
         return normed
 
-    def step(
-        self, hidden: torch.Tensor, weights: Sequence[DenseWeights], routing_weights: torch.Tensor
-    ) -> torch.Tensor:
-        """One token through its k resident experts; the preallocated rows keep the call count low."""
-        k, rows = len(weights), hidden.to(self._dtype)
+    def compute(self, hidden: torch.Tensor, weights: Sequence[DenseWeights], places: Sequence[int]) -> None:
+        """See ExpertFormat. The preallocated rows keep the number of calls low."""
+        k, token = len(weights), hidden.to(self._dtype)
         if self._takes_vectors:
-            row = rows[0]
+            row = token[0]
             for expert, result in zip(weights, self._up_vectors, strict=False):
                 torch.mv(expert.up.t(), row, out=result)
         else:
             for expert, result in zip(weights, self._up_rows, strict=False):
-                torch.mm(rows, expert.up, out=result)
-        self._add_biases([expert.up_bias for expert in weights], self._up_vectors)
+                torch.mm(token, expert.up, out=result)
+        if self._has_bias:
+            _add_biases([expert.up_bias for expert in weights], self._up_vectors)
         activated = self._activate(self._up if k == len(self._up) else self._up[:k])
         if self._takes_vectors:
-            for expert, act, result in zip(weights, activated.unbind(0), self._down_vectors, strict=False):
-                torch.mv(expert.down.t(), act, out=result)
+            for expert, act, place in zip(weights, activated.unbind(0), places, strict=True):
+                torch.mv(expert.down.t(), act, out=self._down_vectors[place])
         else:
-            for expert, act, result in zip(weights, activated.split(1), self._down_rows, strict=False):
-                torch.mm(act, expert.down, out=result)
-        self._add_biases([expert.down_bias for expert in weights], self._down_vectors)
-        out = self._normed(self._down if k == len(self._down) else self._down[:k])
-        weighted = out * routing_weights.reshape(-1, 1)
-        return weighted.view(1, k, -1).sum(dim=1).to(hidden.dtype)
-
-    def _add_biases(self, biases: Sequence[torch.Tensor | None], rows: Sequence[torch.Tensor]) -> None:
+            for expert, act, place in zip(weights, activated.split(1), places, strict=True):
+                torch.mm(act, expert.down, out=self._down_rows[place])
         if self._has_bias:
-            for bias, row in zip(biases, rows, strict=False):
-                if bias is not None:
-                    row.add_(bias)
+            _add_biases([expert.down_bias for expert in weights], [self._down_vectors[place] for place in places])
+
+    def compute_repeated(self, hidden: torch.Tensor, weights: DenseWeights, places: Sequence[int]) -> None:
+        """See ExpertFormat."""
+        self._down[list(places)] = self._products(hidden.repeat(len(places), 1), weights)
+
+    def outputs(self, num_places: int) -> torch.Tensor:
+        """See ExpertFormat."""
+        return self._normed(self._down if num_places == len(self._down) else self._down[:num_places])
+
+
+def _add_biases(biases: Sequence[torch.Tensor | None], rows: Sequence[torch.Tensor]) -> None:
+    for bias, row in zip(biases, rows, strict=False):
+        if bias is not None:
+            row.add_(bias)
 
 
 @cache
@@ -152,9 +160,8 @@ def vector_product_pays(
 ) -> bool:
     """Whether `mv` gives bit for bit what `mm` gives for one row of a weight of this shape on this machine, and sooner.
 
-    They are the same sums in the same order, or they are not; eight random products of `num_columns` values tell. Which
-    is quicker is the processor's doing (one with bf16 dot products has the quicker `mm`). Asked anew for another
-    `num_threads`, which may take another way.
+    Whether both sum in the same order is found out by eight random products of `num_columns` values. Which is quicker
+    depends on the processor (with bf16 dot products `mm` is). Both may change with `num_threads`.
     """
     generator = torch.Generator().manual_seed(num_rows)
     products = []
@@ -166,7 +173,7 @@ def vector_product_pays(
     if not all(torch.equal(torch.mm(row, matrix)[0], torch.mv(matrix.t(), row[0])) for row, matrix in products):
         return False
     matrix_s = vector_s = float("inf")
-    for _ in range(_NUM_ROUNDS):  # in turn, and the quickest counts: who else runs slows both down
+    for _ in range(_NUM_ROUNDS):  # in turn, and the quickest counts: other processes slow both down
         matrix_s = min(matrix_s, _seconds(lambda: [torch.mm(row, matrix) for row, matrix in products]))
         vector_s = min(vector_s, _seconds(lambda: [torch.mv(matrix.t(), row[0]) for row, matrix in products]))
     return vector_s < matrix_s

@@ -1,4 +1,4 @@
-"""Who leaves a slot: eviction policies, one per file. Pure: no tensors, no I/O, no clock of their own."""
+"""Which experts leave their slots: eviction policies, one per file. Pure: no tensors, no I/O, no clock of their own."""
 
 from __future__ import annotations
 
@@ -13,31 +13,35 @@ if TYPE_CHECKING:
 
     from offload.policies.eviction.history import HistoryWeights
 
-_POLICIES = {
+_REGISTRY = {
     "history": ("offload.policies.eviction.history", "HistoryEviction"),
     "lru": ("offload.policies.eviction.lru", "LruEviction"),
     "lfu": ("offload.policies.eviction.lfu", "LfuEviction"),
 }
 
-EVICTION_NAMES = tuple(_POLICIES)
-"""Names `make_eviction` knows."""
+EVICTION_POLICIES = tuple(_REGISTRY)
+"""Names that `make_eviction` knows; the first is the default."""
 
 
 class EvictionPolicy(Protocol):
-    """Ranks experts by what it has seen of the routing. Called by the cache, on one thread."""
+    """Ranks experts by the routing it has observed. Called by the cache and by replay, on one thread."""
 
-    def observe(self, layer: int, experts: Sequence[int], scores: np.ndarray | None) -> None:
+    def observe(self, layer: int, experts: Sequence[int]) -> None:
         """One decode step of a layer routed to `experts` (distinct). Called before the step's victims are chosen.
 
-        `scores` [num_experts] are the step's selection scores if they were at hand, else None. Mutates the history.
+        Mutates the history.
         """
         ...
 
-    def victim(self, candidates: Sequence[tuple[int, int]], scores: np.ndarray | None, layer: int) -> int:
-        """The index in `candidates` ((layer, expert) pairs, not empty) of the expert to evict; changes nothing.
+    def victims(
+        self, candidates: Sequence[tuple[int, int]], num_victims: int, scores: np.ndarray | None, layer: int
+    ) -> list[int]:
+        """Indices in `candidates` ((layer, expert) pairs) of the experts to evict, the first to go first.
 
-        `scores` [num_experts] are the current selection scores of `layer`, the layer that needs the slot; None when
-        there are none. Ties are broken by (layer, expert), so that the order of candidates does not matter.
+        All of a step's victims are chosen in one call: 1 <= `num_victims` <= len(candidates). Choosing n at once is
+        choosing one n times, each time without those chosen before. `scores` [num_experts] are the current selection
+        scores of `layer`, the layer that needs the slots; None when there are none. Ties are broken by (layer, expert),
+        so that the order of candidates does not matter. Changes nothing.
         """
         ...
 
@@ -47,8 +51,8 @@ def make_eviction(name: str, geometry: Geometry, weights: HistoryWeights | None 
 
     `weights`: those of `history`, in place of its defaults; others have none.
     """
-    if name not in _POLICIES:
-        raise ValueError(f"unknown eviction policy {name!r}: choose one of {', '.join(EVICTION_NAMES)}")
-    module, attribute = _POLICIES[name]
+    if name not in _REGISTRY:
+        raise ValueError(f"unknown eviction policy {name!r}: choose one of {', '.join(EVICTION_POLICIES)}")
+    module, attribute = _REGISTRY[name]
     options = {"weights": weights} if name == "history" else {}
     return cast(EvictionPolicy, getattr(importlib.import_module(module), attribute)(geometry, **options))

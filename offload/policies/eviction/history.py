@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from offload.geometry import Geometry
+from offload.policies.eviction.lowest_ranked import lowest_ranked
 
 _RESCALE_AT = 1e100
 _SMALLEST_SPREAD = 1e-30
@@ -68,7 +69,7 @@ class HistoryEviction:
         self._weights = weights or HistoryWeights()
         self._layers = [_LayerHistory(layer.num_experts) for layer in geometry.layers]
 
-    def observe(self, layer: int, experts: Sequence[int], scores: np.ndarray | None) -> None:
+    def observe(self, layer: int, experts: Sequence[int]) -> None:
         """See EvictionPolicy."""
         history = self._layers[layer]
         history.step = step = history.step + 1
@@ -86,28 +87,29 @@ class HistoryEviction:
             history.ema = [value / gain for value in ema]
             history.gain = 1.0
 
-    def victim(self, candidates: Sequence[tuple[int, int]], scores: np.ndarray | None, layer: int) -> int:
+    def victims(
+        self, candidates: Sequence[tuple[int, int]], num_victims: int, scores: np.ndarray | None, layer: int
+    ) -> list[int]:
         """See EvictionPolicy."""
-        keep_score = {at: self._keep_scorer(at, scores if at == layer else None) for at in {at for at, _ in candidates}}
-        ranks = [(keep_score[at](expert), at, expert) for at, expert in candidates]
-        return ranks.index(min(ranks))
+        worth: dict[tuple[int, int], float] = {}
+        for at in {at for at, _ in candidates}:
+            experts = [expert for of, expert in candidates if of == at]
+            pairs = [pair for pair in candidates if pair[0] == at]
+            worth.update(zip(pairs, self._worth(at, experts, scores if at == layer else None), strict=True))
+        return lowest_ranked([(worth[pair], pair) for pair in candidates], num_victims)
 
-    def _keep_scorer(self, layer: int, scores: np.ndarray | None) -> Callable[[int], float]:
-        """How much an expert of this layer is worth keeping, now."""
+    def _worth(self, layer: int, experts: Sequence[int], scores: np.ndarray | None) -> list[float]:
+        """The routing-history score of each of these experts of a layer."""
         weights, history = self._weights, self._layers[layer]
         count, ema, step, last_step = history.count, history.ema, history.step, history.last_step
         count_scale = weights.count / (max(count) or 1)
         ema_scale = weights.ema / (max(ema) or 1.0)
         age_scale = weights.recency / ((step - min(last_step)) or 1)
-        score_of = [0.0] * len(count)
-        if scores is not None and weights.score:
-            score_of = (scale_scores(scores) * weights.score).tolist()
-
-        def keep_score(expert: int) -> float:
-            kept = count[expert] * count_scale + ema[expert] * ema_scale - (step - last_step[expert]) * age_scale
-            return kept + score_of[expert]
-
-        return keep_score
+        worth = [count[e] * count_scale + ema[e] * ema_scale - (step - last_step[e]) * age_scale for e in experts]
+        if scores is None or not weights.score:
+            return worth
+        score_of: list[float] = (scale_scores(scores) * weights.score).tolist()
+        return [kept + score_of[expert] for kept, expert in zip(worth, experts, strict=True)]
 
 
 def scale_scores(scores: np.ndarray) -> np.ndarray:

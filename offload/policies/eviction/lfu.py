@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from offload.geometry import Geometry
+from offload.policies.eviction.lowest_ranked import lowest_ranked
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,7 +20,7 @@ class LfuEviction:
         self._count = [[0] * layer.num_experts for layer in geometry.layers]
         self._last_step = [[0] * layer.num_experts for layer in geometry.layers]
 
-    def observe(self, layer: int, experts: Sequence[int], scores: np.ndarray | None) -> None:
+    def observe(self, layer: int, experts: Sequence[int]) -> None:
         """See EvictionPolicy."""
         self._step = step = self._step + 1
         count, last_step = self._count[layer], self._last_step[layer]
@@ -27,8 +28,10 @@ class LfuEviction:
             count[expert] += 1
             last_step[expert] = step
 
-    def victim(self, candidates: Sequence[tuple[int, int]], scores: np.ndarray | None, layer: int) -> int:
+    def victims(
+        self, candidates: Sequence[tuple[int, int]], num_victims: int, scores: np.ndarray | None, layer: int
+    ) -> list[int]:
         """See EvictionPolicy."""
         count, last_step = self._count, self._last_step
         ranks = [(count[at][expert], last_step[at][expert], at, expert) for at, expert in candidates]
-        return ranks.index(min(ranks))
+        return lowest_ranked(ranks, num_victims)

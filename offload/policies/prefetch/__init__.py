@@ -8,17 +8,17 @@ from typing import NamedTuple, Protocol, cast
 
 from offload.policies.prefetch.overlap_window import Window
 
-_PREFETCHERS = {
-    "router-ahead": ("offload.policies.prefetch.router_ahead", "RouterAheadPrefetcher"),
+_REGISTRY = {
     "layers-ahead": ("offload.policies.prefetch.layers_ahead", "LayersAheadPrefetcher"),
-    "none": ("offload.policies.prefetch.none", "NoPrefetcher"),
+    "router-ahead": ("offload.policies.prefetch.router_ahead", "RouterAheadPrefetcher"),
     "router-ahead-floor": ("offload.policies.prefetch.router_ahead_floor", "RouterAheadFloorPrefetcher"),
     "router-ahead-gain": ("offload.policies.prefetch.router_ahead_gain", "RouterAheadGainPrefetcher"),
     "layers-ahead-gain": ("offload.policies.prefetch.layers_ahead_gain", "LayersAheadGainPrefetcher"),
+    "none": ("offload.policies.prefetch.none", "NoPrefetcher"),
 }
 
-PREFETCH_NAMES = tuple(_PREFETCHERS)
-"""Names `make_prefetcher` knows."""
+PREFETCHERS = tuple(_REGISTRY)
+"""Names that `make_prefetcher` knows; the first is the default."""
 
 
 class Forecast(NamedTuple):
@@ -57,7 +57,7 @@ def make_prefetcher(name: str, depth: int) -> Prefetcher:
 
     `depth`: the experts fetched per step of a layer; those that adapt use it until a window is measured.
     """
-    if name not in _PREFETCHERS:
-        raise ValueError(f"unknown prefetcher {name!r}: choose one of {', '.join(PREFETCH_NAMES)}")
-    module, attribute = _PREFETCHERS[name]
+    if name not in _REGISTRY:
+        raise ValueError(f"unknown prefetcher {name!r}: choose one of {', '.join(PREFETCHERS)}")
+    module, attribute = _REGISTRY[name]
     return cast(Prefetcher, getattr(importlib.import_module(module), attribute)(depth))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass
 
 import pytest
 
 from offload.errors import ExpertReadError
 from offload.geometry import Geometry, LayerGeometry
-from offload.link.link import PREFETCH, Link
+from offload.link.expert_link import DEMAND, PREFETCH
+from offload.link.link import Link
 from offload.link.slot_pool import SlotPool
 from offload.policies.eviction import make_eviction
 from offload.residency.cache import ExpertCache
@@ -103,9 +105,16 @@ class StepLink:
         self.copies.append(copy)
         return copy
 
-    def promote(self, copy: StepCopy, priority: int = 0) -> None:
-        if not copy.is_started and copy.priority == PREFETCH:
-            copy.priority = priority
+    bytes_per_s = None
+
+    def promote(self, copy: StepCopy) -> bool:
+        if copy.is_started or copy.priority != PREFETCH:
+            return False
+        copy.priority = DEMAND
+        return True
+
+    def demand_eta_s(self, copy: StepCopy) -> float | None:
+        return None
 
     def cancel(self, copy: StepCopy) -> bool:
         if copy.is_started or copy not in self.copies:
@@ -190,6 +199,20 @@ def make_bench(num_layers=2, num_experts=8, top_k=2, slots=3, eviction="lru", sh
 def new_bench():
     """Factory of benches on a StepLink (or a `link` of one's own)."""
     return make_bench
+
+
+def wait_until_idle(link: Link) -> None:
+    """Wait until a link has nothing queued and nothing on its way."""
+    end_s = time.monotonic() + TIMEOUT_S
+    while link.queued or link._active:
+        assert time.monotonic() < end_s, "the link has work left"
+        time.sleep(0.0005)
+
+
+@pytest.fixture(scope="session")
+def drain():
+    """Waits until a link has nothing queued and nothing on its way."""
+    return wait_until_idle
 
 
 @pytest.fixture(scope="session")

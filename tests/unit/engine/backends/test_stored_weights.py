@@ -105,7 +105,7 @@ def assert_serves_the_librarys_bytes(folder: Path, num_direct_layers: int) -> No
             slot = torch.full((engine.loaded.formats[layer].slot_bytes,), 0xAB, dtype=torch.uint8)
             for expert in range(NUM_EXPERTS):
                 engine.loaded.store.read_into(layer, expert, memoryview(slot.numpy()))
-                for part in engine.loaded.formats[layer].layout:
+                for part in engine.loaded.formats[layer].parameters:
                     held = slot[part.slot_offset : part.slot_offset + part.num_bytes].view(part.dtype).view(part.shape)
                     assert torch.equal(held, expected[f"{withheld.name}.{part.name}"][expert]), (layer, expert, part)
     finally:

@@ -10,7 +10,7 @@ from engine.commands.bench.virtual_link import VirtualClock, VirtualLink
 from engine.commands.bench.virtual_run import StepTimes, VirtualRun
 from engine.commands.bench.workload import Task
 from offload.geometry import Geometry, LayerGeometry
-from offload.link.link import DEMAND, PREFETCH
+from offload.link.expert_link import DEMAND, PREFETCH
 from offload.replay.trace import NO_EXPERT, RoutingTrace
 
 MIB = 1 << 20
@@ -44,6 +44,21 @@ def test_a_queued_copy_is_promoted_or_taken_back_and_a_running_one_is_not() -> N
     later = link.submit(0, 4, NOWHERE, 100, PREFETCH)
     link.pass_time(0.5)
     assert later.wait() == pytest.approx(0.5), "an idle link starts at once"
+
+
+def test_eta_is_that_of_the_demand_queue_even_for_a_prefetch() -> None:
+    clock = VirtualClock()
+    link = VirtualLink(clock, 100.0)
+    running = link.submit(0, 0, NOWHERE, 100, DEMAND)
+    prefetches = [link.submit(0, expert, NOWHERE, 100, PREFETCH) for expert in (1, 2)]
+    demanded = link.submit(0, 3, NOWHERE, 100, DEMAND)
+    link.pass_time(0.5)
+    copies = (running, demanded, *prefetches)
+    assert [link.demand_eta_s(copy) for copy in copies] == pytest.approx([0.5, 1.5, 2.5, 2.5])
+    assert link.promote(prefetches[1])
+    eta_s = link.demand_eta_s(prefetches[1])
+    assert eta_s == pytest.approx(prefetches[1].wait())
+    assert link.demand_eta_s(prefetches[1]) == 0.0
 
 
 def make_task(rows: list[list[list[int]]], num_experts: int = 8, predicted: bool = True) -> Task:

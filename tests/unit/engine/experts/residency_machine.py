@@ -14,12 +14,13 @@ from engine.experts.prefill import ExpertPrefill, LayerPrefill, RingPrefill
 from offload.counters import Counters
 from offload.errors import ExpertReadError, WaitCancelled
 from offload.geometry import Geometry, LayerGeometry, layer_staging_bytes, pool_bytes
-from offload.link.link import PREFETCH, Lease
+from offload.link.expert_link import PREFETCH
+from offload.link.lease import Lease
 from offload.link.slot_pool import SlotPool
 from offload.link.staging import LayerStaging, StagingRing
 from offload.policies.eviction import make_eviction
 from offload.residency.cache import ExpertCache
-from tests.unit.engine.experts.wandering_link import Entry, LoggedLink, Name
+from tests.unit.engine.experts.wandering_link import Entry, LoggedLink, Name, drain
 
 RING_SLOTS = 3
 
@@ -110,13 +111,20 @@ class ResidencyMachine:
         num_experts = self.shape.num_experts[layer]
         return chance.sample(range(num_experts), chance.randint(1, min(at_most, num_experts)))
 
+    def _routed_to(self, chance: random.Random, layer: int) -> list[int]:
+        """At most k experts; one time in four, one of them is named twice."""
+        experts = self._some(chance, layer, self.shape.top_k[layer])
+        if chance.random() < 0.25:
+            experts.insert(chance.randrange(len(experts) + 1), chance.choice(experts))
+        return experts
+
     # -- decode -------------------------------------------------------------------------------------------------------
 
     def decode(self, chance: random.Random) -> None:
         """One token, with experts of the next layers prefetched while one runs."""
         try:
             for layer in range(self.geometry.num_layers):
-                experts = self._some(chance, layer, self.shape.top_k[layer])
+                experts = self._routed_to(chance, layer)
                 later = range(layer + 1, self.geometry.num_layers)
                 ahead = {target: self._some(chance, target, 3) for target in later if chance.random() < 0.5}
                 self._decode_layer(layer, experts, ahead)
@@ -145,7 +153,7 @@ class ResidencyMachine:
     def _substitutes(self, layer: int, experts: Sequence[int]) -> dict[int, int]:
         here = self._residents(layer)
         stand_ins = [expert for expert in here if expert not in experts]
-        return dict(zip([expert for expert in experts if expert not in here], stand_ins, strict=False))
+        return dict(zip([expert for expert in dict.fromkeys(experts) if expert not in here], stand_ins, strict=False))
 
     def _acquire(self, layer: int, experts: Sequence[int], substitutes: dict[int, int]) -> list[Lease]:
         """Stopped in a wait for room, the step counts all the same."""
@@ -161,7 +169,7 @@ class ResidencyMachine:
 
     def _expect(self, layer: int, experts: Sequence[int], substitutes: dict[int, int]) -> Step:
         step, coming_back = Step(), self._coming_back(layer, experts)
-        for expert in experts:
+        for expert in dict.fromkeys(experts):
             copy = self.cache.copy_of(layer, expert)
             brought = self._brought(layer, substitutes.get(expert, expert))
             if expert in substitutes:
@@ -252,7 +260,7 @@ class ResidencyMachine:
     # -- what must hold -----------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """The books agree, who is resident is really there, and no counter goes back."""
+        """The state agrees with itself, resident experts are in their slots, and no counter goes back."""
         self.cache.check_integrity()
         for layer in range(self.geometry.num_layers):
             for expert, slot in self._residents(layer).items():
@@ -270,7 +278,7 @@ class ResidencyMachine:
 
     def finish(self) -> None:
         """Everything on its way lands: then what was counted is what was moved."""
-        self.log.link.drain()
+        drain(self.log.link)
         self.prefill.abandon()
         for layer in range(self.geometry.num_layers):
             self.cache.settle(layer)

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from offload.counters import Counters
 from offload.errors import ExpertReadError
 from offload.link.link import Link
-from offload.policies.eviction import EVICTION_NAMES
+from offload.policies.eviction import EVICTION_POLICIES
 from tests.unit.engine.experts.residency_machine import ResidencyMachine, Shape, Step
 from tests.unit.engine.experts.wandering_link import Name, WanderingLink
 
@@ -30,7 +30,7 @@ def shapes(draw: st.DrawFn) -> Shape:
         top_k,
         slots,
         is_shared=draw(st.booleans()),
-        eviction=draw(st.sampled_from(EVICTION_NAMES)),
+        eviction=draw(st.sampled_from(EVICTION_POLICIES)),
         is_staged=draw(st.booleans()),
         seed=draw(st.integers(0, 2**16)),
     )
@@ -135,7 +135,7 @@ def run_with_threads(seed: int, num_operations: int) -> None:
     chance = random.Random(seed)
     num_experts, top_k = [chance.randint(4, 7) for _ in range(3)], [chance.randint(1, 3) for _ in range(3)]
     slots = [chance.randint(k, experts) for k, experts in zip(top_k, num_experts, strict=True)]
-    policies = chance.random() < 0.3, chance.choice(EVICTION_NAMES), chance.random() < 0.5
+    policies = chance.random() < 0.3, chance.choice(EVICTION_POLICIES), chance.random() < 0.5
     shape = Shape(tuple(num_experts), tuple(top_k), tuple(slots), *policies, seed)
     rate = chance.choice((None, 2e6))
     link = Link(JitterySource(seed), num_threads=chance.randint(1, 3), emulated_bytes_per_s=rate)

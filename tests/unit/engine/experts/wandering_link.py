@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from offload.errors import ExpertReadError, WaitCancelled
-from offload.link.link import DEMAND, PREFETCH
+from offload.link.expert_link import DEMAND, PREFETCH
+from offload.link.link import Link
 
 
 class Name(NamedTuple):
@@ -57,7 +59,13 @@ class WanderingCopy:
 class WanderingLink:
     """Two lanes; demand first, and otherwise by chance. A slot's old bytes are gone once a copy into it starts."""
 
-    def __init__(self, seed: int) -> None:
+    bytes_per_s = None
+
+    def __init__(self, seed: int, stored: Callable[[int, int, int], bytes] | None = None) -> None:
+        """`stored(layer, expert, num_bytes)`: an expert's bytes; by default a pattern of its own."""
+        self._stored = stored or (lambda layer, expert, num_bytes: Name(layer, expert).content(num_bytes))
+        self.eta_s: float | None = None
+        """What every copy's ETA is said to be."""
         self.failing: set[tuple[int, int]] = set()
         self._queue: list[WanderingCopy] = []
         self._active: list[WanderingCopy] = []
@@ -71,11 +79,13 @@ class WanderingLink:
         self._queue.append(copy)
         return copy
 
-    def promote(self, copy: WanderingCopy, priority: int = DEMAND) -> None:
-        if not copy.is_started and copy.priority == PREFETCH:
-            copy.priority = priority
-            self._queue.remove(copy)
-            self._queue.append(copy)
+    def promote(self, copy: WanderingCopy) -> bool:
+        if copy.is_started or copy.priority != PREFETCH:
+            return False
+        copy.priority = DEMAND
+        self._queue.remove(copy)
+        self._queue.append(copy)
+        return True
 
     def cancel(self, copy: WanderingCopy) -> bool:
         if copy not in self._queue:
@@ -95,17 +105,31 @@ class WanderingLink:
         elif self._active:
             self._end(self._active.pop(self._chance.randrange(len(self._active))))
 
-    def drain(self) -> None:
-        while self._queue or self._active:
-            self.move()
+    def demand_eta_s(self, copy: WanderingCopy) -> float | None:
+        return self.eta_s
+
+    @property
+    def queued(self) -> int:
+        return len(self._queue)
 
     def _end(self, copy: WanderingCopy) -> None:
         if copy.name in self.failing:
             copy.error = ExpertReadError("The disk is gone.")
         else:
-            copy.destination[:] = copy.name.content(copy.num_bytes)
+            copy.destination[:] = self._stored(copy.layer, copy.expert, copy.num_bytes)
             copy.moved_bytes = copy.num_bytes
         copy.is_done = True
+
+
+def drain(link: WanderingLink | Link) -> None:
+    """Wait until nothing is queued and nothing on its way."""
+    end_s = time.monotonic() + 30
+    while link.queued or link._active:
+        assert time.monotonic() < end_s, "the link has work left"
+        if isinstance(link, WanderingLink):
+            link.move()
+        else:
+            time.sleep(0.0005)
 
 
 def _is_same_memory(one: memoryview, other: memoryview) -> bool:
@@ -155,8 +179,9 @@ class LoggedLink:
         self.entries.append(Entry(Name(layer, expert), copy, destination.obj, priority == PREFETCH))
         return copy
 
-    def promote(self, copy: Any, priority: int = DEMAND) -> None:
-        self.link.promote(copy, priority)
+    def promote(self, copy: Any) -> bool:
+        is_promoted: bool = self.link.promote(copy)
+        return is_promoted
 
     def cancel(self, copy: Any) -> bool:
         is_cancelled: bool = self.link.cancel(copy)

@@ -36,6 +36,7 @@ from offload.errors import ExpertReadError
 from tests.architectures.tiny import NUM_EXPERTS, TOP_K
 from tests.unit.engine.commands.tiny_bench import CHUNK_TOK, TinyBench, config_of, words
 from tests.unit.engine.conftest import TinyFolder
+from tests.unit.engine.experts.wandering_link import drain
 
 QUESTION, LONG_QUESTION = words(0, 6), words(5, 40)
 NUM_LAYERS = 3
@@ -54,7 +55,7 @@ def assert_add_up(counters: Counters) -> None:
 
 def assert_prefetches_add_up(bench: TinyBench) -> None:
     """Since load: what was issued and not judged yet is still on its way, or resident and unused."""
-    bench.engine.link.drain()
+    drain(bench.engine.link)
     for layer in range(NUM_LAYERS):
         bench.engine.cache.settle(layer)
         counters = bench.engine.cache.counters(layer)

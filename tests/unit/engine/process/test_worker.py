@@ -13,7 +13,7 @@ from engine.backends.offloaded_model import OffloadedModel
 from engine.commands.bench import prediction
 from engine.commands.task_outcome import TaskOutcome
 from engine.events import UNLOADED, EngineReady, Event, Failed, Notice, TaskEnded, TurnEnded
-from engine.experts.assembly import ExpertPlant
+from engine.experts.expert_runtime import ExpertRuntime
 from engine.process.session import Session
 from tests.unit.engine.commands.tiny_bench import words
 from tests.unit.engine.conftest import TinyFolder
@@ -48,13 +48,13 @@ def test_a_rebuild_that_fails(
 ) -> None:
     """Once: the bench's own, and the engine is put back. Twice: putting it back fails too, and no model is loaded."""
     left = [num_failures]
-    right = getattr(ExpertPlant, failing)
+    right = getattr(ExpertRuntime, failing)
 
-    def fail(plant: ExpertPlant, *arguments: object) -> None:
+    def fail(runtime: ExpertRuntime, *arguments: object) -> None:
         left[0] -= 1
         if left[0] >= 0:
             raise RuntimeError("no memory for this")
-        right(plant, *arguments)
+        right(runtime, *arguments)
 
     def rebuild_twice(engine: OffloadedModel, *_: object) -> TaskOutcome:
         config, slots = engine.config, engine.budget.slots_per_layer
@@ -64,7 +64,7 @@ def test_a_rebuild_that_fails(
             engine.rebuild(config, slots)
         raise AssertionError("the first one fails")
 
-    monkeypatch.setattr(ExpertPlant, failing, fail)
+    monkeypatch.setattr(ExpertRuntime, failing, fail)
     monkeypatch.setattr(prediction, "bench_prediction", rebuild_twice)
     failures = kinds_of_failure(bench.handle(BENCH))
     if num_failures == 1:

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from offload.errors import ExpertReadError, WaitCancelled
-from offload.link.link import DEMAND, PREFETCH, PREFILL
+from offload.link.expert_link import DEMAND, PREFETCH
 from offload.link.meter import LinkMeter
 
 
@@ -27,46 +27,49 @@ def busy(new_source, new_link):
 
 def test_a_copy_lands_in_its_destination_and_then_costs_no_wait(new_source, new_link, pattern):
     destination = memoryview(bytearray(64))
-    copy = new_link(new_source()).submit(3, 5, destination, 64, DEMAND)
+    link = new_link(new_source())
+    copy = link.submit(3, 5, destination, 64, DEMAND)
     copy.wait()
     assert bytes(destination) == pattern(3, 5)
     assert copy.is_done
     assert copy.moved_bytes == 64
     assert copy.wait() == 0.0
-    assert copy.eta_s() == 0.0
+    assert link.demand_eta_s(copy) == 0.0
 
 
-def test_demand_and_prefill_go_first_in_order_of_submission(busy):
+def test_demand_goes_first_in_order_of_submission(busy, drain):
     source, link, _ = busy
-    for expert, priority in ((1, PREFETCH), (2, DEMAND), (3, PREFETCH), (4, PREFILL), (5, DEMAND)):
+    for expert, priority in ((1, PREFETCH), (2, DEMAND), (3, PREFETCH), (4, DEMAND), (5, DEMAND)):
         submit(link, expert, priority)
     assert link.queued == 5
     source.open()
-    link.drain()
+    drain(link)
     assert [expert for _, expert in source.started] == [0, 2, 4, 5, 1, 3]
     assert link.queued == 0
 
 
-def test_a_promoted_prefetch_joins_the_demand_queue(busy):
+def test_a_promoted_prefetch_joins_the_demand_queue(busy, drain):
     source, link, _ = busy
     early, late, demand = submit(link, 1, PREFETCH), submit(link, 2, PREFETCH), submit(link, 3)
-    link.promote(late)
+    assert link.promote(late)
+    assert not link.promote(late)
+    assert not link.promote(demand)
     source.open()
-    link.drain()
+    drain(link)
     assert [expert for _, expert in source.started] == [0, 3, 2, 1]
     assert (early.priority, late.priority, demand.priority) == (PREFETCH, DEMAND, DEMAND)
-    link.promote(early)
+    assert not link.promote(early)
     assert early.priority == PREFETCH, "a copy that ran as a prefetch stays one"
 
 
-def test_cancel_takes_a_queued_copy_out_and_leaves_a_started_one(busy):
+def test_cancel_takes_a_queued_copy_out_and_leaves_a_started_one(busy, drain):
     source, link, first = busy
     queued = submit(link, 1, PREFETCH)
     assert link.cancel(queued)
     assert not link.cancel(queued)
     assert not link.cancel(first)
     source.open()
-    link.drain()
+    drain(link)
     assert source.started == [(0, 0)]
     with pytest.raises(ExpertReadError, match="cancelled"):
         queued.wait()
@@ -96,7 +99,7 @@ def test_several_can_wait_for_one_copy(busy):
 @pytest.mark.parametrize(
     "error", [ExpertReadError("The disk is gone."), OSError("odd"), KeyError("bug"), MemoryError()]
 )
-def test_a_failure_belongs_to_its_copy_and_the_thread_lives_on(new_source, new_link, error):
+def test_a_failure_belongs_to_its_copy_and_the_thread_lives_on(new_source, new_link, error, drain):
     source = new_source()
     source.failing, source.error = {(0, 1)}, error
     link = new_link(source, num_threads=1)
@@ -105,60 +108,67 @@ def test_a_failure_belongs_to_its_copy_and_the_thread_lives_on(new_source, new_l
     with pytest.raises(ExpertReadError) as caught:
         bad.wait()
     assert caught.value is error or caught.value.__cause__ is error
-    link.drain()
+    drain(link)
     assert link.bytes_moved == 64
 
 
-def test_bandwidth_is_none_before_the_first_copy_and_measured_after(busy):
+def test_bandwidth_is_none_before_the_first_copy_and_measured_after(busy, drain):
     source, link, first = busy
     assert link.bytes_per_s is None
     assert link.best_bytes_per_s is None
-    assert first.eta_s() is None
+    assert link.demand_eta_s(first) is None
     source.open()
     for expert in range(20):
         submit(link, expert)
-    link.drain()
+    drain(link)
     assert link.bytes_moved == 21 * 64
     assert link.bytes_per_s > 0
     assert link.best_bytes_per_s > 0
 
 
-def test_eta_grows_with_the_place_in_the_queue(new_source, new_link):
+def test_eta_is_that_of_the_demand_queue_even_for_a_prefetch(new_source, new_link, drain):
     source = new_source()
     link = new_link(source, num_threads=1)
     submit(link, 0)
-    link.drain()
+    drain(link)
     source._is_open = False
     started = submit(link, 1)
     source.wait_started(2)
-    demand, prefetch = submit(link, 2), submit(link, 3, PREFETCH)
-    etas = [copy.eta_s() for copy in (started, demand, prefetch)]
-    assert etas == sorted(etas)
-    assert etas[2] / etas[0] == pytest.approx(5)
+    first, prefetches = submit(link, 2), [submit(link, 3, PREFETCH), submit(link, 4, PREFETCH)]
+    second = submit(link, 5)
+    unit_s = link.demand_eta_s(started)
+    assert link.demand_eta_s(first) == pytest.approx(3 * unit_s), "half of what is on the link, and itself"
+    assert link.demand_eta_s(second) == pytest.approx(5 * unit_s)
+    for prefetch in prefetches:
+        assert link.demand_eta_s(prefetch) == pytest.approx(7 * unit_s), "it would go behind the demand copies"
+        assert prefetch.priority == PREFETCH
+    link.promote(prefetches[1])
+    assert link.demand_eta_s(prefetches[1]) == pytest.approx(7 * unit_s)
+    assert link.demand_eta_s(prefetches[0]) == pytest.approx(9 * unit_s)
     source.open()
 
 
-def test_an_emulated_link_keeps_its_rate_over_many_copies(new_source, new_link):
+def test_an_emulated_link_keeps_its_rate_over_many_copies(new_source, new_link, drain):
     link = new_link(new_source(), num_threads=4, emulated_bytes_per_s=10e6)
     start_s = time.perf_counter()
     for expert in range(60):
         submit(link, expert % 8, num_bytes=50_000)
-    link.drain()
+    drain(link)
     assert 60 * 50_000 / (time.perf_counter() - start_s) == pytest.approx(10e6, rel=0.1)
     assert link.bytes_per_s == pytest.approx(10e6, rel=0.1)
     assert link.emulated_bytes_per_s == 10e6
 
 
-def test_an_idle_emulated_link_saves_up_no_time(new_source, new_link):
+def test_an_idle_emulated_link_saves_up_no_time(new_source, new_link, drain):
     link = new_link(new_source(), emulated_bytes_per_s=2e6)
     for _ in range(3):
         start_s = time.perf_counter()
         submit(link, 0, num_bytes=20_000).wait()
         assert time.perf_counter() - start_s >= 0.0099
-        link.drain()
+        drain(link)
 
 
-def test_close_fails_what_is_queued_and_can_be_repeated(new_source, new_link):
+def test_close_fails_what_is_queued_and_can_be_repeated(new_source, new_link, drain):
     source = new_source(is_open=False)
     link = new_link(source, num_threads=1)
     first, queued = submit(link, 0), submit(link, 1)
@@ -171,7 +181,7 @@ def test_close_fails_what_is_queued_and_can_be_repeated(new_source, new_link):
     closing.join()
     first.wait()
     link.close()
-    link.drain()
+    drain(link)
     with pytest.raises(RuntimeError, match="closed"):
         submit(link, 2)
 

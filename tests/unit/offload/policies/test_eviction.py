@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offload.geometry import Geometry, LayerGeometry
-from offload.policies.eviction import EVICTION_NAMES, make_eviction
+from offload.policies.eviction import EVICTION_POLICIES, make_eviction
 from offload.policies.eviction.history import HistoryEviction, HistoryWeights
 
 GEOMETRY = Geometry(tuple(LayerGeometry(i, 6, 2, 64) for i in range(2)))
@@ -15,13 +15,13 @@ TRACE = [(0, 1), (0, 1), (0, 2), (3, 2)]
 
 
 def victim(policy, experts, scores=None, layer=0):
-    return experts[policy.victim([(layer, expert) for expert in experts], scores, layer)]
+    return experts[policy.victims([(layer, expert) for expert in experts], 1, scores, layer)[0]]
 
 
 def fed(name, trace=TRACE):
     policy = make_eviction(name, GEOMETRY)
     for experts in trace:
-        policy.observe(0, experts, None)
+        policy.observe(0, experts)
     return policy
 
 
@@ -46,13 +46,13 @@ def test_victims_after_the_trace(name, resident, expected):
     assert victim(fed(name), resident[::-1]) == expected
 
 
-@pytest.mark.parametrize("name", EVICTION_NAMES)
+@pytest.mark.parametrize("name", EVICTION_POLICIES)
 def test_ties_go_to_the_lowest_layer_and_expert_whatever_the_order(name):
     policy = make_eviction(name, GEOMETRY)
-    assert policy.victim([(1, 0), (0, 4), (0, 3)], None, 1) == 2
+    assert policy.victims([(1, 0), (0, 4), (0, 3)], 3, None, 1) == [2, 1, 0]
 
 
-@pytest.mark.parametrize("name", EVICTION_NAMES)
+@pytest.mark.parametrize("name", EVICTION_POLICIES)
 def test_asking_for_a_victim_changes_nothing(name):
     policy = fed(name)
     assert len({victim(policy, [0, 1, 2, 3], np.arange(6.0)) for _ in range(5)}) == 1
@@ -66,7 +66,7 @@ def only(**weights):
 def test_history_counts_within_its_window_only():
     policy = only(count=1.0, window_steps=3)
     for experts in [(0, 1), (0, 1), (2, 3), (2, 3), (4, 2)]:
-        policy.observe(0, experts, None)
+        policy.observe(0, experts)
     assert victim(policy, [0, 3]) == 0, "expert 0's selections have left the window"
     assert victim(policy, [3, 4, 2]) == 4
 
@@ -74,14 +74,14 @@ def test_history_counts_within_its_window_only():
 def test_history_average_prefers_what_was_picked_lately():
     policy = only(ema=1.0, ema_decay=0.5)
     for experts in [(0,), (0,), (0,), (1,), (1,)]:
-        policy.observe(0, experts, None)
+        policy.observe(0, experts)
     assert victim(policy, [0, 1]) == 0, "0.22 against 0.75"
 
 
 def test_history_average_survives_a_long_life():
     policy = only(ema=1.0, ema_decay=0.5)
     for step in range(2000):
-        policy.observe(0, (step % 2, 2), None)
+        policy.observe(0, (step % 2, 2))
     assert victim(policy, [0, 1, 2]) == 0
     assert victim(policy, [1, 2]) == 1
 
@@ -89,7 +89,7 @@ def test_history_average_survives_a_long_life():
 def test_history_recency_alone_is_lru():
     policy = only(recency=1.0)
     for experts in TRACE:
-        policy.observe(0, experts, None)
+        policy.observe(0, experts)
     assert [victim(policy, [0, 1, 2, 3]), victim(policy, [0, 2])] == [1, 0]
 
 
@@ -98,7 +98,9 @@ def test_history_uses_the_scores_of_the_layer_that_asks_and_of_no_other():
     scores = np.array([0.5, 0.1, 0.9, 0.3, 0.2, 0.4], dtype=np.float32)
     assert victim(policy, [0, 2, 3, 5], scores) == 3
     assert victim(policy, [0, 2, 3, 5], None) == 0
-    assert policy.victim([(1, 0), (0, 3)], scores, 0) == 0, "layer 1 has no score, and an expert without one counts 0"
+    assert policy.victims([(1, 0), (0, 3)], 1, scores, 0) == [0], (
+        "layer 1 has no score, and an expert without one counts 0"
+    )
 
 
 @pytest.mark.parametrize("bad", [np.nan, -np.inf, np.inf])
@@ -124,8 +126,26 @@ def test_an_unknown_policy_is_refused_by_name():
         make_eviction("clock", GEOMETRY)
 
 
+@given(
+    st.lists(st.tuples(st.integers(0, 1), st.sets(st.integers(0, 5), min_size=1, max_size=3).map(sorted)), max_size=30),
+    st.sets(st.tuples(st.integers(0, 1), st.integers(0, 5)), min_size=1).flatmap(lambda s: st.permutations(sorted(s))),
+    st.booleans(),
+    st.data(),
+)
+def test_choosing_several_victims_is_choosing_one_several_times(trace, candidates, has_scores, data):
+    scores = np.array([0.5, 0.1, 0.9, 0.3, 0.3, 0.4]) if has_scores else None
+    num_victims = data.draw(st.integers(1, len(candidates)))
+    for name in EVICTION_POLICIES:
+        policy = make_eviction(name, GEOMETRY)
+        for layer, experts in trace:
+            policy.observe(layer, experts)
+        left = list(candidates)
+        one_by_one = [left.pop(policy.victims(left, 1, scores, 1)[0]) for _ in range(num_victims)]
+        assert [candidates[i] for i in policy.victims(candidates, num_victims, scores, 1)] == one_by_one
+
+
 @given(st.lists(st.sets(st.integers(0, 5), min_size=1, max_size=3).map(sorted), max_size=30), st.permutations(range(6)))
 def test_the_victim_does_not_depend_on_the_order_of_candidates(trace, order):
-    for name in EVICTION_NAMES:
+    for name in EVICTION_POLICIES:
         policy = fed(name, trace)
         assert victim(policy, list(order)) == victim(policy, list(range(6)))

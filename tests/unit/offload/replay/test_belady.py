@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offload.geometry import Geometry, LayerGeometry
-from offload.policies.eviction import EVICTION_NAMES, make_eviction
+from offload.policies.eviction import EVICTION_POLICIES, make_eviction
 from offload.replay.belady import NEVER, belady_layer_loads, belady_pool_loads, next_uses
 from offload.replay.belady_eviction import BeladyEviction
 from offload.replay.replay import replay
@@ -93,7 +93,7 @@ def test_no_policy_loads_less(steps, first_slots, second_slots, initial):
     clairvoyant = replay(trace, BeladyEviction(trace), slots, initial=start)
     shared = {"initial": start, "group_of_layer": [0, 0]}
     assert pool <= replay(trace, BeladyEviction(trace), [sum(slots)], **shared).loads
-    for name in EVICTION_NAMES:
+    for name in EVICTION_POLICIES:
         result = replay(trace, make_eviction(name, GEOMETRY), slots, initial=start)
         for layer in range(2):
             assert per_layer[layer] <= clairvoyant.layers[layer].loads <= result.layers[layer].loads
@@ -103,7 +103,7 @@ def test_no_policy_loads_less(steps, first_slots, second_slots, initial):
 def test_the_policy_that_knows_the_future_knows_one_future():
     policy = BeladyEviction(make_trace([[[0, 1], [2]]]))
     with pytest.raises(ValueError, match="step 0 of layer 0"):
-        policy.observe(0, [1, 0], None)
-    policy.observe(0, [0, 1], None)
+        policy.observe(0, [1, 0])
+    policy.observe(0, [0, 1])
     with pytest.raises(ValueError, match="step 1 of layer 0"):
-        policy.observe(0, [0, 1], None)
+        policy.observe(0, [0, 1])

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from offload.errors import ExpertReadError, WaitCancelled
-from offload.link.link import DEMAND, PREFETCH, PREFILL
+from offload.link.expert_link import DEMAND, PREFETCH
 from offload.policies.eviction import make_eviction
-from offload.residency.cache import ARRIVING, HOST, IN_USE, RESIDENT, SUBSTITUTE, ExpertCache
+from offload.residency.cache import ExpertCache
+from offload.residency.codes import ARRIVING, HOST, IN_USE, RESIDENT, SUBSTITUTE
 
 
 def counted(bench, layer=0):
@@ -398,10 +399,10 @@ def test_prefill_locks_what_is_there_and_counts_no_decode(new_bench):
 def test_prefill_fills_empty_slots_and_never_evicts(new_bench):
     bench = new_bench(slots=3)
     claimed = [bench.cache.claim_free(0, expert) for expert in range(4)]
-    assert [lease.copy.priority for lease in claimed[:3]] == [PREFILL] * 3
+    assert [lease.copy.priority for lease in claimed[:3]] == [DEMAND] * 3
     assert claimed[3] is None
     bench.link.finish_all()
-    staged = bench.link.submit(0, 3, memoryview(bytearray(64)), 64, PREFILL)
+    staged = bench.link.submit(0, 3, memoryview(bytearray(64)), 64, DEMAND)
     bench.link.finish_all()
     bench.cache.count_staged([staged])
     bench.cache.release(0)
@@ -417,9 +418,10 @@ def test_prefill_leases_what_is_resident_or_on_its_way_as_it_is(new_bench):
     bench.cache.prefetch(0, [5])
     assert bench.cache.claim_free(0, 0) == (bench.cache.slot_of(0, 0), None)
     lease = bench.cache.claim_free(0, 5)
-    assert lease.copy.priority == PREFILL
+    assert lease.copy.priority == DEMAND
     lease.copy.wait()
     bench.cache.release(0)
+    assert (bench.cache.counters(0).prefill_loads, bench.cache.counters(0).demand_loads) == (2, 0)
     assert bench.cache.counters(0).prefetch_in_flight == 1, "prefill is no judge of a decode prefetch"
     assert bench.step(0, [5]) == []
     assert bench.cache.counters(0).prefetched_hits == 1
@@ -448,23 +450,17 @@ def test_residency_codes(new_bench):
     assert bench.cache.residency_codes(1) == bytes(8)
 
 
-def test_the_codes_are_the_events_codes():
-    events = pytest.importorskip("engine.events")
-    ours = (HOST, RESIDENT, ARRIVING, IN_USE, SUBSTITUTE)
-    assert ours == (events.HOST, events.RESIDENT, events.ARRIVING, events.IN_USE, events.SUBSTITUTE)
-
-
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda books: books.slot_of.__setitem__(0, 2), "not in its slot"),
-        (lambda books: books.codes.__setitem__(0, HOST), "has code"),
-        (lambda books: books.group.free.append(0), "are filed as"),
-        (lambda books: books.unused.add(1), "ready lease"),
-        (lambda books: setattr(books.tally, "routed", 9), "9 routed, 0 accounted for"),
-        (lambda books: setattr(books.tally, "prefetch_issued", 1), "1 prefetches not judged, 0 found"),
-        (lambda books: books.seen.__setitem__(0, 0), "never seen"),
-        (lambda books: books.leases.append(books.ready[0]._replace(slot=2)), "leased and empty"),
+        (lambda state: state.slot_of.__setitem__(0, 2), "not in its slot"),
+        (lambda state: state.codes.__setitem__(0, HOST), "has code"),
+        (lambda state: state.group.free.append(0), "are filed as"),
+        (lambda state: state.unused.add(1), "hit lease"),
+        (lambda state: setattr(state.counters, "routed", 9), "9 routed, 0 accounted for"),
+        (lambda state: setattr(state.counters, "prefetch_issued", 1), "1 prefetches not judged, 0 found"),
+        (lambda state: state.seen.__setitem__(0, 0), "never seen"),
+        (lambda state: state.leases.append(state.hit_leases[0]._replace(slot=2)), "leased and empty"),
     ],
 )
 def test_integrity_notices(new_bench, damage, message):

@@ -1,0 +1,103 @@
+"""The experts' runtime under one configuration: link, slots, expert cache, policies, prefill and the MoE layers.
+
+It can be closed and built anew over the same loaded model: benches compare policies that way. It knows no back end: the
+back end gives it a source of experts, their formats, and a way to bind a MoE layer into its model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from engine.config import EngineConfig
+from engine.experts.formats import ExpertFormat
+from engine.experts.layer import LayerContext, MoeLayer
+from engine.experts.prefill import ExpertPrefill, LayerPrefill, RingPrefill
+from engine.experts.router_tap import RouterTap
+from engine.experts.step_state import StepState
+from engine.lookahead.prefetching import Forecaster, Prefetching
+from engine.plan.budget import STAGING_SLOTS
+from offload.geometry import Geometry
+from offload.link.expert_source import ExpertSource
+from offload.link.link import Link
+from offload.link.slot_pool import SlotPool
+from offload.link.staging import LayerStaging, StagingRing
+from offload.policies.eviction import make_eviction
+from offload.policies.eviction.history import HistoryWeights
+from offload.policies.prefetch import make_prefetcher
+from offload.policies.substitution import make_substitution
+from offload.residency.cache import ExpertCache
+
+
+class ExpertRuntime:
+    """Allocates its memory at construction, serves a model from `connect` on, and ends with `close`."""
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        geometry: Geometry,
+        source: ExpertSource,
+        slots_per_layer: Sequence[int],
+        has_layer_staging: bool,
+        weights: HistoryWeights | None = None,
+    ) -> None:
+        """Allocates and touches the slots, and starts the link's threads.
+
+        `weights`: of history eviction; None: its defaults. Raises RuntimeError when the system refuses the memory.
+        """
+        self._config, self._geometry, self._has_layer_staging = config, geometry, has_layer_staging
+        self.layers: list[MoeLayer] = []
+        self.pool = SlotPool(slots_per_layer, [layer.expert_bytes for layer in geometry.layers])
+        self.link = Link(source, config.link_threads, config.link_bytes_per_s)
+        eviction = make_eviction(config.eviction, geometry, weights)
+        self.cache = ExpertCache(geometry, self.pool, self.link, eviction)
+
+    def connect(
+        self,
+        formats: Sequence[ExpertFormat],
+        hidden_dim: int,
+        lookahead: Forecaster,
+        taps: Sequence[RouterTap],
+        state: StepState,
+        bind: Callable[[int, MoeLayer], None],
+        always_predict: bool = False,
+    ) -> None:
+        """Allocates the staging memory, builds the MoE layers and binds each: `bind(layer index, layer)`.
+
+        One format and one tap per MoE layer. `always_predict`: also where no expert can be absent, for benches.
+        """
+        config, geometry = self._config, self._geometry
+        prefetcher = make_prefetcher(config.prefetch, config.prefetch_depth)
+        self.prefetching = Prefetching(self.cache, self.link, lookahead, prefetcher, geometry, always_predict)
+        self.prefill = self._make_prefill(state)
+        state.abandon_prefill = self.prefill.abandon
+        self._hidden_dim = hidden_dim
+        context = self._context = LayerContext(
+            cache=self.cache,
+            pool=self.pool,
+            prefill=self.prefill,
+            prefetching=self.prefetching,
+            substitution=make_substitution("boundary", config.alpha),
+            state=state,
+        )
+        for number, (shape, expert_format, tap) in enumerate(zip(geometry.layers, formats, taps, strict=True)):
+            layer = MoeLayer(number, shape, expert_format, tap, context)
+            bind(number, layer)
+            self.layers.append(layer)
+        self.measure_expert_compute()
+
+    def measure_expert_compute(self) -> None:
+        """Measures what one expert's compute takes; again after the number of threads has changed."""
+        self.expert_compute_s = self.layers[0].measure_expert_compute_s(self._hidden_dim)
+        self._context.expert_compute_s = self.expert_compute_s
+        self.prefetching.set_expert_compute_s(self.expert_compute_s)
+
+    def _make_prefill(self, state: StepState) -> ExpertPrefill:
+        if self._has_layer_staging:
+            staging = LayerStaging(self._geometry, self.link)
+            return LayerPrefill(self.cache, staging, self._geometry, state.is_cancelled)
+        ring = StagingRing(STAGING_SLOTS, self._geometry.largest_expert_bytes, self.link)
+        return RingPrefill(self.cache, ring, self._geometry, state.is_cancelled)
+
+    def close(self) -> None:
+        """Stops the link. Safe to call twice."""
+        self.link.close()

@@ -1,0 +1,62 @@
+"""Finds slots for experts to be loaded: empty ones, then victims' ones, then ones reclaimed from copies in flight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from offload.errors import ExpertReadError
+from offload.link.expert_link import ExpertCopy
+from offload.policies.eviction import EvictionPolicy
+from offload.residency.slot_state import GroupState, LayerState
+from offload.residency.slot_transitions import SlotTransitions
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class SlotFinder:
+    """Finds slots. Never one that is locked, nor one with a copy that has started."""
+
+    def __init__(self, transitions: SlotTransitions, eviction: EvictionPolicy) -> None:
+        self._transitions = transitions
+        self._eviction = eviction
+
+    def find(
+        self, state: LayerState, num_slots: int, scores: np.ndarray | None, protected: Collection[int] = ()
+    ) -> list[int]:
+        """Up to `num_slots` slots: empty ones first, then those of the policy's victims. Changes nothing.
+
+        `protected`: experts of the layer that must not be victims. The victims are ranked once for all slots.
+        """
+        group = state.group
+        found = group.free[: -num_slots - 1 : -1]
+        num_victims = num_slots - len(found)
+        if not num_victims:
+            return found
+        excluded = group.locked_slots()
+        excluded.update(state.slot_of[expert] for expert in protected)
+        candidates = {slot: occupant for slot, occupant in group.occupants.items() if slot not in excluded}
+        num_victims = min(num_victims, len(candidates))
+        if num_victims:
+            slots = list(candidates)
+            victims = self._eviction.victims(list(candidates.values()), num_victims, scores, state.layer)
+            found += [slots[victim] for victim in victims]
+        return found
+
+    def reclaim(self, group: GroupState, wait: Callable[[ExpertCopy], object]) -> None:
+        """Free a slot where `find` found none: cancel the last queued copy into an unlocked slot, or else wait for the
+        first one on the link.
+
+        The group must have an unlocked slot with a copy in flight. May change which experts are resident; `wait` may
+        raise.
+        """
+        locked = group.locked_slots()
+        unlocked = [arrival for arrival in group.arrivals.values() if arrival.slot not in locked]
+        assert unlocked, "a step was let in without slots for it"
+        if any(self._transitions.cancel(arrival) for arrival in reversed(unlocked)):
+            return
+        with suppress(ExpertReadError):
+            wait(unlocked[0].copy)
+        self._transitions.settle(group)
