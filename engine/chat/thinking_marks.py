@@ -103,6 +103,11 @@ def held_back(text: str, marks: Sequence[str]) -> int:
     return 0
 
 
+def is_part_of_mark(token: str, marks: Sequence[str]) -> bool:
+    """Whether a token's text is a mark, or a piece of one."""
+    return any(token in mark for mark in marks)
+
+
 class _Paragraphs:
     """Thinking as it is shown: no white space around it, a blank line between two parts of it."""
 

@@ -148,7 +148,7 @@ class Session:
             self._prefilling = None
             self.telemetry.end_turn()
             self._show("idle")
-        turn.say(self._emit, turn.stream.finish())
+        turn.say(self._emit, turn.stream.finish(goes_on=reason != STOP))
         self.telemetry.measure_limit()
         self.publish()
         self._prompts.remember(turn.written())
