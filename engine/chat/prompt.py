@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from engine.api import Message, Submit
-from engine.chat.conversation import check_fits, encode, fit, reserve_tok
+from engine.chat.conversation import ConversationEncoder
+from engine.chat.fitting import check_fits, fit, reserve_tok
 from engine.chat.text_stream import TextStream
 from engine.chat.thinking_marks import ANSWER, MID_THINKING, START, find_format
 from engine.chat.thinking_switch import find_choices
@@ -43,9 +44,14 @@ class Written(NamedTuple):
 class ChatPrompts:
     """Prompts for one model. Remembers the last answer, so that continuing it is as if it had never stopped."""
 
-    def __init__(self, tokenizer: Any, context_tok: int) -> None:
+    def __init__(self, tokenizer: Any, context_tok: int, is_cancelled: Callable[[], bool] = lambda: False) -> None:
+        """Renders the chat template a few times. Raises UnsupportedModelError for one that exceeds its limits or leaves
+        out what the user says, CheckpointError for one that is no text, and WaitCancelled."""
         self._tokenizer, self._context_tok = tokenizer, context_tok
-        self._choices = find_choices(tokenizer)
+        self._encoder = ConversationEncoder(tokenizer, is_cancelled)
+        self.template = self._encoder.template
+        self.template.check()
+        self._choices = find_choices(self.template)
         self._marks = find_format(tokenizer)
         self._written: Written | None = None
         self._left_out: Sequence[Message] = ()
@@ -56,7 +62,8 @@ class ChatPrompts:
         return tuple(self._choices)
 
     def prepare(self, request: Submit, sampling: SamplingConfig) -> Prepared:
-        """Raises UnsupportedModelError, ContextFullError, and ConfigError for a choice that the model does not have."""
+        """Raises what ConversationEncoder.encode does, ContextFullError, and ConfigError for a thinking that the model
+        does not have."""
         variables = self._choices.get(request.thinking or "", {})
         if request.thinking is not None and not variables:
             known = ", ".join(self._choices) or "nothing: its chat template has no such switch"
@@ -66,7 +73,7 @@ class ChatPrompts:
             return left
         fitted = fit(
             request.messages,
-            lambda messages: encode(self._tokenizer, messages, variables, request.continues),
+            lambda messages: self._encoder.encode(messages, variables, request.continues),
             self._context_tok,
             sampling.max_new_tok,
             request.trims_oldest,

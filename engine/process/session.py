@@ -11,7 +11,8 @@ import torch
 
 from engine.api import Submit
 from engine.backends.offloaded_model import OffloadedModel
-from engine.chat.conversation import common_prefix, end_tokens
+from engine.chat.end_tokens import end_tokens
+from engine.chat.fitting import common_prefix
 from engine.chat.prompt import ChatPrompts
 from engine.chat.turn import Turn
 from engine.checkpoint.model_source import resolve_model
@@ -33,7 +34,8 @@ from engine.events import (
     TurnEnded,
 )
 from engine.process.failures import failure_of
-from engine.sampling.sampler import Sampler, with_model_defaults
+from engine.sampling.defaults import read_model_defaults, with_model_defaults
+from engine.sampling.sampler import Sampler
 from engine.telemetry.effective import describe_link, describe_ready
 from engine.telemetry.snapshots import Telemetry
 from engine.telemetry.turn_record import TurnRecord
@@ -74,8 +76,9 @@ class Session:
         self.telemetry.mode = self.mode
         self.engine.set_mode(self.mode)
         loaded, domain = self.engine.loaded, self.engine.config.domain
-        self._end_tokens = end_tokens(loaded.tokenizer, loaded.generation_config, loaded.model.config)
-        self._prompts = ChatPrompts(loaded.tokenizer, self.engine.budget.context_tok)
+        self._defaults = read_model_defaults(loaded.folder, loaded.generation_config)
+        self._prompts = ChatPrompts(loaded.tokenizer, self.engine.budget.context_tok, self._is_cancelled)
+        self._end_tokens = end_tokens(loaded.tokenizer, self._defaults, loaded.model.config, self._prompts.template)
         self._prefilling: Turn | None = None
         self.profiles = DomainProfiles(self.engine)
         if domain is not None:
@@ -157,7 +160,7 @@ class Session:
     def _begin(self, request: Submit) -> Turn:
         started_s = perf_counter()
         kv = self.engine.decoder.cache
-        sampling = with_model_defaults(request.sampling, self.engine.loaded.generation_config)
+        sampling = with_model_defaults(request.sampling, self._defaults)
         prepared = self._prompts.prepare(request, sampling)
         prompt = prepared.tokens
         known_tok = common_prefix(kv.tokens, prompt)

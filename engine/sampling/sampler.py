@@ -2,68 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, cast
-
 import torch
 from transformers import (
-    GenerationConfig,
-    LogitsProcessor,
     LogitsProcessorList,
     MinPLogitsWarper,
     RepetitionPenaltyLogitsProcessor,
     TemperatureLogitsWarper,
     TopKLogitsWarper,
-    TopPLogitsWarper,
 )
 
 from engine.config import SamplingConfig
-
-_NUM_LIKELIEST = 1024
-
-
-def with_model_defaults(asked: SamplingConfig, model_default: GenerationConfig) -> SamplingConfig:
-    """Fills what the user left open from the model's generation_config; a model that does not sample is greedy."""
-
-    def default(name: str) -> Any:
-        return getattr(model_default, name, None)
-
-    def pick(name: str) -> Any:
-        value = getattr(asked, name)
-        return value if value is not None else default(name)
-
-    temperature = asked.temperature
-    if temperature is None:
-        temperature = (default("temperature") or 1.0) if default("do_sample") else 0.0
-    return replace(
-        asked,
-        temperature=temperature,
-        top_p=pick("top_p"),
-        top_k=pick("top_k"),
-        min_p=pick("min_p"),
-        repetition_penalty=pick("repetition_penalty"),
-    )
-
-
-class NucleusWarper(LogitsProcessor):
-    """The library's top-p without its sort of the whole vocabulary, which takes milliseconds a token.
-
-    Where the likeliest `_NUM_LIKELIEST` tokens hold the nucleus it is found among them; else the library is asked.
-    """
-
-    def __init__(self, top_p: float) -> None:
-        self._top_p, self._library = top_p, TopPLogitsWarper(top_p=top_p)
-
-    def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
-        """`scores` [1, vocab] with -inf outside of the nucleus."""
-        values, indices = scores.topk(min(_NUM_LIKELIEST, scores.shape[-1]))
-        probabilities = (values - scores.logsumexp(dim=-1, keepdim=True)).exp()
-        mass = probabilities.cumsum(dim=-1)
-        if mass[0, -1] < self._top_p:
-            return cast(torch.FloatTensor, self._library(input_ids, scores))
-        kept = mass - probabilities < self._top_p
-        warped = torch.full_like(scores, -torch.inf).scatter_(1, indices[kept][None], values[kept][None])
-        return cast(torch.FloatTensor, warped)
+from engine.sampling.nucleus import NucleusWarper
 
 
 class Sampler:

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from engine.backends.transformers.model_files import load_tokenizer
+from engine.chat.chat_template import ChatTemplate
 from engine.chat.thinking_switch import find_choices
 from engine.checkpoint.catalogue import describe_folder
 from engine.checkpoint.index import checkpoint_files, read_index
@@ -66,11 +67,12 @@ class ModelExamination:
         return Check("checkpoint", OK, f"{len(tensors)} tensors in {files_text}; headers and lengths agree")
 
     def _template(self, folder: Path) -> Check:
-        tokenizer = load_tokenizer(folder)
-        if not getattr(tokenizer, "chat_template", None):
+        template = ChatTemplate(load_tokenizer(folder), self._is_cancelled)
+        if not template:
             found = "there is none: the conversation is given to the model as plain text"
             return Check("chat template", WARN, found, "Pick a model that is tuned for chats.")
-        choices = ", ".join(find_choices(tokenizer))
+        template.check()
+        choices = ", ".join(find_choices(template))
         thinking = f"thinking can be {choices}" if choices else "it has no switch for thinking"
         return Check("chat template", OK, f"there is one; {thinking}")
 

@@ -7,15 +7,26 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import GenerationConfig
 
 from engine.api import Message
-from engine.chat.conversation import check_fits, common_prefix, encode, end_tokens, fit, reserve_tok
+from engine.chat.chat_template import ChatTemplate
+from engine.chat.conversation import ConversationEncoder
+from engine.chat.end_tokens import end_tokens
+from engine.chat.fitting import check_fits, common_prefix, fit, reserve_tok
 from engine.chat.thinking_switch import find_choices
-from engine.errors import ConfigError, ContextFullError, UnsupportedModelError
+from engine.errors import CheckpointError, ConfigError, ContextFullError, UnsupportedModelError
+from engine.sampling.defaults import ModelDefaults
 from tests.unit.engine.byte_tokenizer import HARMONY, HARMONY_MARKS, OPENED, QWEN, with_template
 
 # -- messages
+
+
+def encode(tokenizer: Any, *how: Any, **options: Any) -> list[int]:
+    return ConversationEncoder(tokenizer).encode(*how, **options)
+
+
+def ends_of(tokenizer: Any, model: Any, *own: int) -> frozenset[int]:
+    return end_tokens(tokenizer, ModelDefaults(end_tokens=frozenset(own)), model, ChatTemplate(tokenizer))
 
 
 PLAIN = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}{% if add_generation_prompt %}[a]{% endif %}"
@@ -72,21 +83,26 @@ def test_text_of_a_message_is_never_a_special_token_by_accident_of_python_format
 class Holder:
     """Something with an end token."""
 
-    def __init__(self, eos_token_id: int | list[int] | None) -> None:
+    def __init__(self, eos_token_id: Any) -> None:
         self.eos_token_id = eos_token_id
 
 
 @pytest.mark.parametrize(
     ("generation", "model", "tokenizer", "expected"),
     [
-        ([1, 2], 3, 4, {1, 2, 3, 4}),
-        (None, [5, 6], None, {5, 6}),
-        (0, None, 0, {0}),
-        (None, None, None, set()),
+        ((1, 2), 3, 4, {1, 2, 3, 4}),
+        ((), [5, [6]], None, {5, 6}),
+        ((0,), -1, 0, {0}),
+        ((), None, None, set()),
     ],
 )
 def test_every_end_token_counts(generation: Any, model: Any, tokenizer: Any, expected: set[int]) -> None:
-    assert end_tokens(Holder(tokenizer), GenerationConfig(eos_token_id=generation), Holder(model)) == expected
+    assert ends_of(Holder(tokenizer), Holder(model), *generation) == expected
+
+
+def test_an_end_token_of_the_models_config_that_is_no_number_is_refused() -> None:
+    with pytest.raises(CheckpointError, match=r"config\.json: eos_token_id is '</s>'"):
+        ends_of(with_template(None), Holder("</s>"))
 
 
 @given(cached=st.lists(st.integers(0, 2), max_size=12), prompt=st.lists(st.integers(0, 2), min_size=1, max_size=12))
@@ -109,13 +125,13 @@ def test_a_nested_config_and_the_template_name_end_tokens() -> None:
     tokenizer = with_template(QWEN, special=("<|im_end|>",))
     nested = Holder(None)
     nested.text_config = Holder(7)
-    ends = end_tokens(tokenizer, GenerationConfig(eos_token_id=None), nested)
+    ends = ends_of(tokenizer, nested)
     assert ends == {7, tokenizer.eos_token_id, tokenizer.convert_tokens_to_ids("<|im_end|>")}
 
 
 def test_a_channel_that_ends_is_no_end_of_the_answer() -> None:
     tokenizer = with_template(HARMONY.replace("<|return|>", "<|end|>"), special=HARMONY_MARKS)
-    assert end_tokens(tokenizer, GenerationConfig(), Holder(None)) == {tokenizer.eos_token_id}
+    assert ends_of(tokenizer, Holder(None)) == {tokenizer.eos_token_id}
 
 
 # -- thinking and continuing
@@ -143,14 +159,14 @@ def test_a_channel_that_ends_is_no_end_of_the_answer() -> None:
     ],
 )
 def test_what_a_template_lets_the_user_choose(template: str | None, choices: tuple[str, ...]) -> None:
-    assert tuple(find_choices(with_template(template))) == choices
+    assert tuple(find_choices(ChatTemplate(with_template(template)))) == choices
 
 
 def test_a_choice_goes_to_the_template() -> None:
     tokenizer = with_template(QWEN)
-    off = encode(tokenizer, (USER,), find_choices(tokenizer)["off"])
+    off = encode(tokenizer, (USER,), find_choices(ChatTemplate(tokenizer))["off"])
     assert tokenizer.decode(off).endswith("assistant\n<think>\n\n</think>\n\n")
-    assert encode(tokenizer, (USER,), find_choices(tokenizer)["on"]) == encode(tokenizer, (USER,))
+    assert encode(tokenizer, (USER,), find_choices(ChatTemplate(tokenizer))["on"]) == encode(tokenizer, (USER,))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from transformers import AutoModelForCausalLM, GenerationConfig, TopPLogitsWarpe
 from engine.backends.offloaded_model import OffloadedModel
 from engine.config import SamplingConfig
 from engine.errors import ConfigError
-from engine.sampling.sampler import NucleusWarper, Sampler, with_model_defaults
+from engine.sampling.nucleus import NucleusWarper
+from engine.sampling.sampler import Sampler
 from tests.unit.engine.commands.tiny_bench import config_of
 from tests.unit.engine.conftest import TinyFolder
 
@@ -127,23 +128,6 @@ def test_a_seed_repeats_and_none_does_not() -> None:
     assert ids(3) == ids(3)
     assert ids(3) != ids(4)
     assert ids(None) != ids(None)
-
-
-# -- the model's own settings
-
-
-def test_what_the_user_left_open_is_the_models() -> None:
-    own = GenerationConfig(do_sample=True, temperature=0.6, top_p=0.95, top_k=20, min_p=0.1, repetition_penalty=1.05)
-    merged = with_model_defaults(SamplingConfig(seed=5, max_new_tok=7), own)
-    assert merged == SamplingConfig(0.6, 0.95, 20, 0.1, 1.05, seed=5, max_new_tok=7)
-    asked = SamplingConfig(temperature=0.0, top_p=1.0, top_k=0, min_p=0.0, repetition_penalty=1.0)
-    assert with_model_defaults(asked, own) == asked
-
-
-def test_a_model_that_does_not_sample_is_greedy() -> None:
-    for own in (GenerationConfig(), GenerationConfig(do_sample=False)):
-        assert with_model_defaults(SamplingConfig(), own).temperature == 0
-    assert with_model_defaults(SamplingConfig(), GenerationConfig(do_sample=True)).temperature == 1
 
 
 @pytest.mark.parametrize(
