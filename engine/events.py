@@ -15,7 +15,8 @@ STOP, LENGTH, CANCELLED, CONTEXT_FULL, ERROR = "stop", "length", "cancelled", "c
 """Why a turn ended."""
 
 LABEL_EXACT, LABEL_APPROX, LABEL_APPROX_CONTEXT = "exact", "approximate", "exact on approximate context"
-"""What an answer is: no substitution anywhere; some; none, but on a KV cache written with some."""
+LABEL_NO_TOKENS = "no tokens"
+"""What an answer is: no substitution anywhere; some; none, but on a KV cache written with some; nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)

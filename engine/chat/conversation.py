@@ -71,9 +71,11 @@ class ConversationEncoder:
         )
 
 
-def encode(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
+def encode(
+    tokenizer: Any, messages: Sequence[Message], is_cancelled: Callable[[], bool] = lambda: False
+) -> list[int]:
     """The ids of one prompt, as ConversationEncoder encodes it."""
-    return ConversationEncoder(tokenizer).encode(messages)
+    return ConversationEncoder(tokenizer, is_cancelled).encode(messages)
 
 
 def _plain(messages: Sequence[Message], continues: bool) -> str:

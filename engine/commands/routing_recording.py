@@ -11,7 +11,7 @@ from engine.chat.conversation import ConversationEncoder
 from engine.chat.end_tokens import end_tokens
 from engine.commands.task_outcome import OnTaskProgress
 from engine.config import EXACT, SamplingConfig
-from engine.sampling.defaults import read_model_defaults, with_model_defaults
+from engine.sampling.defaults import with_model_defaults
 from engine.sampling.sampler import Sampler
 from offload.replay.profile import DomainProfile, build_profile
 from offload.replay.trace import RoutingTrace
@@ -53,11 +53,10 @@ def _answer(engine: OffloadedModel, prompt: str, num_new_tok: int, seed: int) ->
     """As the chat would: the model's own sampling, its chat template, up to an end token."""
     loaded, context_tok = engine.loaded, engine.budget.context_tok
     room = max(context_tok - num_new_tok, context_tok // 2)
-    encoder = ConversationEncoder(loaded.tokenizer)
+    encoder = ConversationEncoder(loaded.tokenizer, engine.state.is_cancelled)
     ids = encoder.encode((Message("user", prompt),))[:room]
-    defaults = read_model_defaults(loaded.folder, loaded.generation_config)
-    sampling = with_model_defaults(SamplingConfig(seed=seed), defaults)
-    ends = end_tokens(loaded.tokenizer, defaults, loaded.model.config, encoder.template)
+    sampling = with_model_defaults(SamplingConfig(seed=seed), loaded.defaults)
+    ends = end_tokens(loaded.tokenizer, loaded.defaults, loaded.model.config, encoder.template)
     engine.decoder.cache.reset()
     logits = engine.decoder.prefill(ids, lambda done_tok: None)
     for token in engine.decoder.tokens(logits, Sampler(sampling), num_new_tok):

@@ -18,6 +18,7 @@ from engine.chat.turn import Turn
 from engine.checkpoint.model_source import resolve_model
 from engine.commands.domain_profiles import DomainProfiles
 from engine.config import EngineConfig
+from engine.errors import MoeChatError
 from engine.events import (
     CANCELLED,
     CONTEXT_FULL,
@@ -34,7 +35,7 @@ from engine.events import (
     TurnEnded,
 )
 from engine.process.failures import failure_of
-from engine.sampling.defaults import read_model_defaults, with_model_defaults
+from engine.sampling.defaults import with_model_defaults
 from engine.sampling.sampler import Sampler
 from engine.telemetry.effective import describe_link, describe_ready
 from engine.telemetry.snapshots import Telemetry
@@ -76,9 +77,8 @@ class Session:
         self.telemetry.mode = self.mode
         self.engine.set_mode(self.mode)
         loaded, domain = self.engine.loaded, self.engine.config.domain
-        self._defaults = read_model_defaults(loaded.folder, loaded.generation_config)
         self._prompts = ChatPrompts(loaded.tokenizer, self.engine.budget.context_tok, self._is_cancelled)
-        self._end_tokens = end_tokens(loaded.tokenizer, self._defaults, loaded.model.config, self._prompts.template)
+        self._end_tokens = end_tokens(loaded.tokenizer, loaded.defaults, loaded.model.config, self._prompts.template)
         self._prefilling: Turn | None = None
         self.profiles = DomainProfiles(self.engine)
         if domain is not None:
@@ -143,6 +143,8 @@ class Session:
         except WaitCancelled:
             reason = CANCELLED
         except Exception as error:
+            if isinstance(error, MoeChatError):  # of the model's numbers, and the KV cache was computed with them
+                self.engine.decoder.cache.reset()
             if not turn.record.new_tok:
                 raise
             traceback.print_exc()
@@ -160,7 +162,7 @@ class Session:
     def _begin(self, request: Submit) -> Turn:
         started_s = perf_counter()
         kv = self.engine.decoder.cache
-        sampling = with_model_defaults(request.sampling, self._defaults)
+        sampling = with_model_defaults(request.sampling, self.engine.loaded.defaults)
         prepared = self._prompts.prepare(request, sampling)
         prompt = prepared.tokens
         known_tok = common_prefix(kv.tokens, prompt)

@@ -13,8 +13,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from transformers import GenerationConfig
-
 from engine.config import SamplingConfig
 from engine.errors import CheckpointError
 
@@ -40,16 +38,14 @@ class ModelDefaults:
     end_tokens: frozenset[int] = frozenset()
 
 
-def read_model_defaults(folder: Path, without_file: GenerationConfig | None = None) -> ModelDefaults:
-    """Of the folder's generation_config.json; without one, what `without_file` (made from config.json) says.
+def read_model_defaults(folder: Path) -> ModelDefaults:
+    """Of the folder's generation_config.json; everything off without one.
 
     Raises CheckpointError for a file that is not an object of JSON, for a value that is out of range or of another
     type, and for what is no file; never waits for one.
     """
     path = folder / FILE_NAME
-    if not path.exists():
-        return defaults_of(without_file.to_dict(), str(folder / "config.json")) if without_file else ModelDefaults()
-    return defaults_of(_read_object(path), str(path))
+    return defaults_of(_read_object(path), str(path)) if path.exists() else ModelDefaults()
 
 
 def defaults_of(values: Mapping[str, object], file: str) -> ModelDefaults:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from engine.backends.transformers.kv_cache import KvCache
-from engine.events import LABEL_APPROX, LABEL_APPROX_CONTEXT, LABEL_EXACT, TurnStats
+from engine.events import LABEL_APPROX, LABEL_APPROX_CONTEXT, LABEL_EXACT, LABEL_NO_TOKENS, TurnStats
 from engine.telemetry.snapshots import Telemetry
 
 
@@ -67,6 +67,8 @@ class TurnRecord:
         label = LABEL_APPROX_CONTEXT if self._is_on_approximate_context else LABEL_EXACT
         if counters.substituted:
             label = LABEL_APPROX
+        if not self.new_tok:
+            label = LABEL_NO_TOKENS
         return TurnStats(
             prompt_tok=self._prompt_tok,
             reused_tok=self.reused_tok,

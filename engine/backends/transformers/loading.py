@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import GenerationConfig
 
 from engine.backends.transformers.expert_store import ExpertStore
 from engine.backends.transformers.inspection import InspectedModel, formats_of
 from engine.backends.transformers.meta_model import MetaModel, load_weights
-from engine.backends.transformers.model_files import load_tokenizer, read_generation_config
+from engine.backends.transformers.model_files import load_tokenizer, read_defaults
 from engine.backends.transformers.stored_weights import WithheldModule, is_experts_module, withhold
 from engine.checkpoint.index import TensorEntry
 from engine.errors import CheckpointError, MoeChatError
 from engine.experts.formats.dense import DenseFormat
 from engine.plan.model_plan import ModelPlan
+from engine.sampling.defaults import ModelDefaults
 from offload.errors import OffloadError, WaitCancelled
 
 
@@ -33,7 +33,7 @@ class LoadedModel:
     folder: Path
     model: Any
     tokenizer: Any
-    generation_config: GenerationConfig
+    defaults: ModelDefaults
     modules: list[WithheldModule]
     formats: list[DenseFormat]
     store: ExpertStore
@@ -81,19 +81,19 @@ def load_model(
         on_read(done, inspected.plan.resident_bytes)
 
     meta = inspected.build()
+    defaults = read_defaults(folder, meta.model.config)
     modules = inspected.stored.of_model(meta.model)
     withhold(modules)
     _fill(meta, inspected, count)
     if is_cancelled():
         raise WaitCancelled("Stopped.")
     _check_finite(meta.model)
-    generation_config = read_generation_config(folder, meta.model.config)
     formats = formats_of(modules, inspected.top_ks)
     return LoadedModel(
         folder,
         meta.model,
         tokenizer,
-        generation_config,
+        defaults,
         modules,
         formats,
         ExpertStore(meta.model, modules, formats, inspected.places),

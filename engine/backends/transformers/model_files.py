@@ -8,6 +8,7 @@ from typing import Any
 from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 
 from engine.errors import CheckpointError, UnsupportedModelError
+from engine.sampling.defaults import FILE_NAME, ModelDefaults, defaults_of, read_model_defaults
 
 
 def read_config(folder: Path) -> Any:
@@ -46,13 +47,15 @@ def load_tokenizer(folder: Path) -> Any:
         ) from error
 
 
-def read_generation_config(folder: Path, config: Any) -> GenerationConfig:
-    """The folder's generation_config.json, or what `config` implies. Raises CheckpointError."""
-    if (folder / "generation_config.json").exists():
-        try:
-            return GenerationConfig.from_pretrained(folder, local_files_only=True)
-        except (OSError, ValueError, TypeError) as error:
-            raise CheckpointError(
-                f"{folder / 'generation_config.json'} cannot be read: {error}", "Fetch it again."
-            ) from error
-    return GenerationConfig.from_model_config(config)
+def read_defaults(folder: Path, config: Any) -> ModelDefaults:
+    """What the folder's generation_config.json says, or without one what `config` implies. Raises CheckpointError."""
+    if (folder / FILE_NAME).exists():
+        return read_model_defaults(folder)
+    try:
+        implied = GenerationConfig.from_model_config(config).to_dict()
+    except Exception as error:  # whatever the library makes of values that make no sense
+        raise CheckpointError(
+            f"{folder / 'config.json'} has settings for generation that cannot be read: {str(error)[:200]}",
+            "Fetch it again.",
+        ) from error
+    return defaults_of(implied, str(folder / "config.json"))

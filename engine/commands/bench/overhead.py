@@ -61,7 +61,7 @@ def _run(
     engine: OffloadedModel, num_rounds: int, on_progress: OnTaskProgress, is_cancelled: Callable[[], bool]
 ) -> TaskOutcome:
     plain = _Plain(engine)
-    prompt = encode(engine.loaded.tokenizer, (Message("user", "Tell me about the sea."),))
+    prompt = encode(engine.loaded.tokenizer, (Message("user", "Tell me about the sea."),), engine.state.is_cancelled)
     _make_resident(engine)
     ours, theirs = _steps(engine, prompt), plain.steps(prompt)
     next(ours), next(theirs)

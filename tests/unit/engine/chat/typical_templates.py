@@ -19,7 +19,7 @@ TRIMMING = """{{- bos_token }}
 {%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}{%- endif %}
 """
 ALTERNATING = (
-    "{{ bos_token }}{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
+    "{{ bos_token }}{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system role') }}{% endif %}"
     "{% for message in messages %}"
     "{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('must alternate') }}{% endif %}"
     "{% set role = 'model' if message['role'] == 'assistant' else message['role'] %}"
@@ -78,8 +78,9 @@ WITH_TAGS = (
     "{% if loop.index > 4 %}{% break %}{% endif %}{% endfor %}{% if add_generation_prompt %}> {% endif %}"
 )
 USING = (
-    "{% set ns = namespace(n=0) %}{% set d = dict(a=1, b=[1, 2]) %}{{ d | tojson(indent=2) }}{{ dict.fromkeys('ab', 1) }}"
-    "{{ strftime_now('%Y') | length }}{{ tools is none }}{{ documents is none }}{{ undefined_name is defined }}"
+    "{% set ns = namespace(n=0) %}{% set d = dict(a=1, b=[1, 2]) %}{{ d | tojson(indent=2) }}"
+    "{{ dict.fromkeys('ab', 1) }}{{ strftime_now('%Y') | length }}{{ tools is none }}{{ documents is none }}"
+    "{{ undefined_name is defined }}"
     "{% for m in messages %}{% set ns.n = ns.n + 1 %}{{ ns.n }}{{ m | tojson }}{{ m.items() | list }}{% endfor %}"
     "{{ messages | map(attribute='role') | join(',') }}{{ eos_token }}{{ bos_token }}{{ add_generation_prompt }}\n"
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from engine.api import Message, Submit
 from engine.chat.thinking_marks import ThinkingFormat
 from engine.config import SamplingConfig
-from engine.errors import ConfigError, ContextFullError
+from engine.errors import CheckpointError, ConfigError, ContextFullError, UnsupportedModelError
 from engine.events import CANCELLED, STOP, PrefillProgress, TextDelta, TurnEnded
 from tests.architectures.tiny import TOP_K
 from tests.unit.engine.commands.tiny_bench import TinyBench, words
@@ -221,3 +222,39 @@ def test_a_stop_string_is_not_continued_from_its_ids(bench: TinyBench) -> None:
     assert first.reason == STOP
     rest = answer(bench, user(QUESTION), assistant(first.text.strip()), num_tok=2, continues=True)
     assert rest.stats.prompt_tok == first.stats.prompt_tok + 3
+
+
+# -- whatever a model folder brings ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("top_k", "50"), ("repetition_penalty", 0), ("eos_token_id", "</s>"), ("top_p", [0.9])]
+)
+def test_settings_of_the_model_that_make_no_sense_are_named_at_load(
+    tiny_folder: TinyFolder, tmp_path: Path, key: str, value: Any
+) -> None:
+    folder = with_template(tiny_folder("qwen3_moe"), tmp_path / "model")
+    (folder / "generation_config.json").write_text(json.dumps({key: value}))
+    with pytest.raises(CheckpointError, match=r"generation_config\.json"), TinyBench(folder):
+        pass
+
+
+def test_settings_of_the_model_that_are_off_are_off(tiny_folder: TinyFolder, tmp_path: Path) -> None:
+    folder = with_template(tiny_folder("qwen3_moe"), tmp_path / "model")
+    off = {"do_sample": True, "top_k": -1, "top_p": 1.1, "min_p": 0, "repetition_penalty": 1, "eos_token_id": [[1]]}
+    (folder / "generation_config.json").write_text(json.dumps(off))
+    with TinyBench(folder) as bench:
+        bench.session.answer(Submit(1, (user(QUESTION),), SamplingConfig(max_new_tok=3)))
+        assert isinstance(bench.events[-1], TurnEnded)
+
+
+def test_a_template_that_drops_the_question_is_refused_at_load(tiny_folder: TinyFolder, tmp_path: Path) -> None:
+    folder = with_template(tiny_folder("qwen3_moe"), tmp_path / "model", "w8 {{ messages[0].text }}")
+    with pytest.raises(UnsupportedModelError, match=r"chat_template\.jinja leaves out"), TinyBench(folder):
+        pass
+
+
+def test_a_template_wants_parts(tiny_folder: TinyFolder, tmp_path: Path) -> None:
+    parts = TEMPLATE.replace("{{ m.content }}", "{% for part in m.content %}{{ part.text }}{% endfor %}")
+    with TinyBench(with_template(tiny_folder("qwen3_moe"), tmp_path / "model", parts)) as bench:
+        assert answer(bench, user(QUESTION)).stats.prompt_tok == 1 + 6 + 1

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from engine.api import Message, Submit
 from engine.config import APPROX, EXACT, SamplingConfig
-from engine.errors import ContextFullError
+from engine.errors import CheckpointError, ContextFullError
 from engine.events import (
     CANCELLED,
     CONTEXT_FULL,
@@ -20,6 +21,7 @@ from engine.events import (
     LABEL_APPROX,
     LABEL_APPROX_CONTEXT,
     LABEL_EXACT,
+    LABEL_NO_TOKENS,
     LENGTH,
     RESIDENT,
     Event,
@@ -179,6 +181,7 @@ def test_cancelled_in_prefill(tiny_folder: TinyFolder, name: str, num_asked: int
         answer = bench.ask(LONG_QUESTION)
         assert (answer.end.reason, answer.end.text, answer.end.stats.new_tok) == (CANCELLED, "", 0)
         assert answer.end.stats.ttft_ms is None
+        assert answer.end.stats.label == LABEL_NO_TOKENS
         assert len(bench.ids) < 42
         bench.is_cancelled = lambda: False
         bench.ask(LONG_QUESTION)
@@ -447,6 +450,36 @@ def test_a_read_error_in_decode_ends_the_answer_with_what_there_is(
         assert bench.snapshots[-1].phase == "idle"
         mend()
         assert bench.ask(QUESTION).end.failure is None
+        assert bench.ids == cold_ids(folder, QUESTION)
+
+
+@pytest.mark.parametrize("num_good", [0, 1, 4])
+def test_numbers_that_are_none_end_the_answer_with_what_there_is(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, num_good: int
+) -> None:
+    with TinyBench(folder) as bench:
+        decoder = bench.engine.decoder
+        tokens = decoder.tokens
+
+        def broken(*args: Any) -> Iterator[int]:
+            yield from itertools.islice(tokens(*args), num_good)
+            raise CheckpointError("The logits hold NaN.", "Fetch it again.")
+
+        monkeypatch.setattr(decoder, "tokens", broken)
+        if num_good:
+            answer = bench.ask(QUESTION)
+            assert (answer.end.reason, answer.end.stats.new_tok) == (ERROR, num_good)
+            assert answer.end.text == answer.streamed
+            assert len(answer.end.text.split()) == num_good
+            assert answer.end.failure is not None
+            assert answer.end.failure.message == "The logits hold NaN."
+        else:
+            with pytest.raises(CheckpointError, match="NaN"):
+                bench.ask(QUESTION)
+        assert bench.ids == []
+        assert bench.snapshots[-1].phase == "idle"
+        monkeypatch.undo()
+        assert bench.ask(QUESTION).end.stats.label == LABEL_EXACT
         assert bench.ids == cold_ids(folder, QUESTION)
 
 
