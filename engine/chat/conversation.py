@@ -71,9 +71,7 @@ class ConversationEncoder:
         )
 
 
-def encode(
-    tokenizer: Any, messages: Sequence[Message], is_cancelled: Callable[[], bool] = lambda: False
-) -> list[int]:
+def encode(tokenizer: Any, messages: Sequence[Message], is_cancelled: Callable[[], bool] = lambda: False) -> list[int]:
     """The ids of one prompt, as ConversationEncoder encodes it."""
     return ConversationEncoder(tokenizer, is_cancelled).encode(messages)
 

@@ -118,7 +118,9 @@ def make_tasks(
     tasks = []
     for domain in domains or shipped_domains():
         for prompt in shipped_prompts(domain)[:per_domain]:
-            ids = encode(engine.loaded.tokenizer, (Message("user", prompt),), engine.state.is_cancelled)[: min(_MAX_PROMPT_TOK, room)]
+            ids = encode(engine.loaded.tokenizer, (Message("user", prompt),), engine.state.is_cancelled)[
+                : min(_MAX_PROMPT_TOK, room)
+            ]
             tasks.append(_task(engine, domain, ids, num_tok))
     return tasks
 
