@@ -16,6 +16,11 @@ _OPEN_END = "OpenEnd7243 "
 """Marks where an answer that is to be continued ends. Its space tells whether the template strips texts."""
 _MOST_ERROR_CHARS = 300
 
+
+class MessageLeftOut(UnsupportedModelError):
+    """What someone says does not arrive in the prompt."""
+
+
 _Turn = Mapping[str, object]
 _HELLO = Message("user", "Hello.")
 _PROBES: Mapping[str, Sequence[Sequence[Message]]] = {
@@ -137,7 +142,7 @@ class ChatTemplate:
             self._takes_parts[role] = self._takes_system = False
             return
         speaker = "the user says" if role == "user" else "the model has answered"
-        raise UnsupportedModelError(
+        raise MessageLeftOut(
             f"The chat template in {self.file} leaves out what {speaker}: the model would never see it.",
             "It is made for another kind of input, or damaged: fetch the model's files again, or pick another model.",
         )

@@ -33,7 +33,7 @@ class ConversationEncoder:
 
         `variables` go to the chat template. Raises UnsupportedModelError when the template refuses, exceeds its limits
         or leaves a message out, CheckpointError when the tokenizer fails, ConfigError when there is no answer to
-        continue, WaitCancelled.
+        continue or nothing to encode, WaitCancelled.
         """
         if continues and (not messages or messages[-1].role != "assistant"):
             raise ConfigError("There is no answer to continue.", "Ask a question first.")
@@ -62,13 +62,16 @@ class ConversationEncoder:
         self, messages: Sequence[Message], render: Callable[[Sequence[Message]], str], adds_special: bool = False
     ) -> list[int]:
         texts = [text for message in messages for text in (message.content, message.thinking)]
-        return self._encoder.encode(
+        ids = self._encoder.encode(
             lambda hide: render(
                 [Message(message.role, hide(message.content), hide(message.thinking)) for message in messages]
             ),
             texts,
             adds_special,
         )
+        if not ids:
+            raise ConfigError("The prompt of this conversation has no tokens.", "Write a message.")
+        return ids
 
 
 def encode(tokenizer: Any, messages: Sequence[Message], is_cancelled: Callable[[], bool] = lambda: False) -> list[int]:

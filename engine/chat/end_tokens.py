@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from engine.api import Message
-from engine.chat.chat_template import PROBE, ChatTemplate
+from engine.chat.chat_template import PROBE, ChatTemplate, MessageLeftOut
 from engine.chat.thinking_marks import HARMONY, find_format
 from engine.sampling.defaults import ModelDefaults, end_token_ids
 
@@ -25,7 +25,10 @@ def _closing_token(tokenizer: Any, template: ChatTemplate) -> int | None:
     """The added token that follows the assistant's text in the template; None: there is none, or it is a channel's."""
     if not template:
         return None
-    text = template.probe([Message("user", PROBE), Message("assistant", PROBE)], {}, opens_answer=False)
+    try:
+        text = template.probe([Message("user", PROBE), Message("assistant", PROBE)], {}, opens_answer=False)
+    except MessageLeftOut:  # the chat is refused when there is an answer in it
+        return None
     if text is None:
         return None
     _, _, closing = text.rpartition(PROBE)

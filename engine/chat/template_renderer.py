@@ -27,6 +27,8 @@ _POLL_S = 0.05
 """Between two questions whether the user has cancelled."""
 _START_S = 60.0
 """Python starts in a tenth of this even on a busy machine."""
+_MOST_JSON_BYTES, _MOST_ERROR_BYTES = 6, 1 << 16
+"""Of one byte of text in JSON, and of an answer without a text."""
 _NUM_TRIES = 2
 """The process may have ended on its own, with the thread that started it."""
 
@@ -82,9 +84,11 @@ class TemplateRenderer:
             for _ in range(_NUM_TRIES):
                 try:
                     return self._text_of(self._ask(request, is_cancelled))
+                except TemplateRefused:
+                    raise
                 except _ProcessEnded:
                     self._end()
-                except (TemplateLimitExceeded, WaitCancelled):
+                except BaseException:  # its answer, if one comes, would be taken for the next one's
                     self._end()
                     raise
         raise TemplateLimitExceeded("ended the process that renders it")
@@ -107,40 +111,46 @@ class TemplateRenderer:
     def _ask(self, request: bytes, is_cancelled: Callable[[], bool]) -> Mapping[str, object]:
         if self._process is None or self._process.poll() is not None:
             self._end()
-            self._process = self._start()
-            started = _Exchange(self._process, monotonic() + _START_S, is_cancelled).receive()
-            assert READY in started, started
+            self._process = self._start(is_cancelled)
         exchange = _Exchange(self._process, monotonic() + self._limits.seconds, is_cancelled)
+        most_bytes = _MOST_JSON_BYTES * self._limits.output_bytes + _MOST_ERROR_BYTES
         try:
             exchange.send(request)
-            return exchange.receive()
+            return exchange.receive(most_bytes)
         except TimeoutError as error:
             raise TemplateLimitExceeded(f"takes more than {self._limits.seconds:g} s") from error
 
-    def _start(self) -> subprocess.Popen[bytes]:
+    def _start(self, is_cancelled: Callable[[], bool]) -> subprocess.Popen[bytes]:
         limits = self._limits
         numbers = (os.getpid(), limits.memory_bytes, limits.output_bytes, max(int(limits.seconds), 1))
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "engine.chat.template_process", *map(str, numbers)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            bufsize=0,
-        )
-        assert process.stdin is not None
-        os.set_blocking(process.stdin.fileno(), False)
+        command = [sys.executable, "-P", "-m", "engine.chat.template_process", *map(str, numbers)]
+        pipe = subprocess.PIPE
+        try:
+            process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, bufsize=0)
+        except OSError as error:
+            raise TemplateLimitExceeded(f"cannot be rendered: no process could be started for it ({error})") from error
+        try:
+            assert process.stdin is not None
+            os.set_blocking(process.stdin.fileno(), False)
+            started = _Exchange(process, monotonic() + _START_S, is_cancelled).receive(_MOST_ERROR_BYTES)
+            assert READY in started, started
+        except BaseException as error:
+            _kill(process)
+            if isinstance(error, (TimeoutError, _ProcessEnded)):
+                raise TemplateLimitExceeded("cannot be rendered: the process for it did not start") from error
+            raise
         return process
 
     def _end(self) -> None:
         process, self._process = self._process, None
-        if process is None:
-            return
+        if process is not None:
+            _kill(process)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Ends it and waits for that."""
+    with process:  # closes the pipes
         process.kill()
-        process.wait()
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.close()
-        process.stdout.close()
 
 
 class _Exchange:
@@ -161,8 +171,11 @@ class _Exchange:
             except BrokenPipeError as error:
                 raise _ProcessEnded from error
 
-    def receive(self) -> Mapping[str, object]:
-        answer = json.loads(self._read(int.from_bytes(self._read(LENGTH_BYTES), "big")))
+    def receive(self, most_bytes: int) -> Mapping[str, object]:
+        num_bytes = int.from_bytes(self._read(LENGTH_BYTES), "big")
+        if num_bytes > most_bytes:
+            raise _ProcessEnded
+        answer = json.loads(self._read(num_bytes))
         assert isinstance(answer, dict)
         return answer
 
@@ -178,14 +191,15 @@ class _Exchange:
 
     def _wait(self, writes: bool) -> None:
         """Until the process can be written to, or read from."""
+        ready = select.poll()  # unlike select.select it takes descriptors of any number
+        ready.register(self._to if writes else self._from, select.POLLOUT if writes else select.POLLIN)
         while True:
             if self._is_cancelled():
                 raise WaitCancelled("Stopped.")
             left_s = self._deadline_s - monotonic()
             if left_s <= 0:
                 raise TimeoutError
-            ready = select.select(*(([], [self._to]) if writes else ([self._from], [])), [], min(_POLL_S, left_s))
-            if any(ready):
+            if ready.poll(max(min(_POLL_S, left_s) * 1000, 1)):
                 return
 
 

@@ -151,13 +151,13 @@ class TagSplitter:
         sections: list[Section] = []
         while self._place != ANSWER:
             place = self._place
-            sections += self._think() if place == THINKING else self._start()
+            sections += self._read_thinking() if place == THINKING else self._read_start()
             if self._place == place:
                 return sections
         text, self._held = self._held, ""
         return [*sections, Section(text, is_thinking=False)] if text else sections
 
-    def _start(self) -> list[Section]:
+    def _read_start(self) -> list[Section]:
         """Nothing but white space so far: either an opening tag comes, or the answer."""
         text = self._held.lstrip()
         if text.startswith(self._opening):
@@ -168,7 +168,7 @@ class TagSplitter:
             self._held = text if self._has_thought else self._held
         return []
 
-    def _think(self) -> list[Section]:
+    def _read_thinking(self) -> list[Section]:
         self._has_thought = True
         at = self._held.find(self._closing)
         if at >= 0:
@@ -212,15 +212,15 @@ class ChannelSplitter:
             if not found:
                 break
             at, mark = min(found)
-            sections += self._say(self._held[:at])
+            sections += self._read_text(self._held[:at])
             self._held = self._held[at + len(mark) :]
-            self._meet(mark)
+            self._read_mark(mark)
         certain = len(self._held) - held_back(self._held, _HARMONY_MARKS)
-        sections += self._say(self._held[:certain])
+        sections += self._read_text(self._held[:certain])
         self._held = self._held[certain:]
         return sections
 
-    def _say(self, text: str) -> list[Section]:
+    def _read_text(self, text: str) -> list[Section]:
         if self._header is not None:
             self._header += text
             return []
@@ -232,7 +232,7 @@ class ChannelSplitter:
             self._is_new_part, self._has_answered = False, True
         return [Section(text, is_thinking=False)] if text else []
 
-    def _meet(self, mark: str) -> None:
+    def _read_mark(self, mark: str) -> None:
         if mark == _MESSAGE:
             header = self._header or ""
             self._is_thinking = _CHANNEL + "analysis" in header or "to=" in header
@@ -247,4 +247,4 @@ class ChannelSplitter:
 
     def finish(self) -> list[Section]:
         text, self._held = self._held, ""
-        return self._say(text)
+        return self._read_text(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from engine.api import Message, Submit
-from engine.chat.prompt import Prepared, Written
+from engine.chat.prompt import PreparedPrompt, WrittenAnswer
 from engine.chat.thinking_marks import Section
 from engine.config import SamplingConfig
 from engine.events import Event, PrefillProgress, TextDelta
@@ -16,7 +16,7 @@ class Turn:
     """One answer: its prompt, its text and thinking so far, and its record."""
 
     def __init__(
-        self, request: Submit, prepared: Prepared, sampling: SamplingConfig, record: TurnRecord, note: str
+        self, request: Submit, prepared: PreparedPrompt, sampling: SamplingConfig, record: TurnRecord, note: str
     ) -> None:
         self.request_id, self.prompt, self.stream = request.request_id, prepared.tokens, prepared.stream
         self.is_resumed = prepared.is_resumed
@@ -30,15 +30,15 @@ class Turn:
         reused_tok = self.record.reused_tok
         return PrefillProgress(self.request_id, done_tok, len(self.prompt), reused_tok, self._note, self._num_left_out)
 
-    def take(self, emit: Callable[[Event], None], token: int) -> None:
+    def take_token(self, emit: Callable[[Event], None], token: int) -> None:
         """One token of the text."""
         was_thinking = self.stream.is_thinking
         self._tokens.append(token)
-        self.say(emit, self.stream.push(token))
+        self.emit_text(emit, self.stream.push(token))
         if was_thinking or self.stream.is_thinking:
             self.record.thought()
 
-    def say(self, emit: Callable[[Event], None], sections: Sequence[Section]) -> None:
+    def emit_text(self, emit: Callable[[Event], None], sections: Sequence[Section]) -> None:
         """Tells what became certain of the text."""
         for text, is_thinking in sections:
             if is_thinking:
@@ -47,12 +47,12 @@ class Turn:
                 self.text += text
             emit(TextDelta(self.request_id, text, self.record.new_tok, is_thinking))
 
-    def written(self) -> Written | None:
+    def written(self) -> WrittenAnswer | None:
         """For its continuation; what a stop string cut cannot be taken up where it ends."""
         if not self._tokens or self.stream.is_stopped:
             return None
         before = self._request.messages[-1] if self._request.continues else Message("assistant", "")
-        return Written(
+        return WrittenAnswer(
             self._request,
             self.sampling.stop,
             before.content + self.text,

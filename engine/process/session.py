@@ -77,7 +77,10 @@ class Session:
         self.telemetry.mode = self.mode
         self.engine.set_mode(self.mode)
         loaded, domain = self.engine.loaded, self.engine.config.domain
-        self._prompts = ChatPrompts(loaded.tokenizer, self.engine.budget.context_tok, self._is_cancelled)
+        vocabulary_tok = int(loaded.model.config.get_text_config().vocab_size)
+        self._prompts = ChatPrompts(
+            loaded.tokenizer, self.engine.budget.context_tok, self._is_cancelled, vocabulary_tok
+        )
         self._end_tokens = end_tokens(loaded.tokenizer, loaded.defaults, loaded.model.config, self._prompts.template)
         self._prefilling: Turn | None = None
         self.profiles = DomainProfiles(self.engine)
@@ -153,7 +156,7 @@ class Session:
             self._prefilling = None
             self.telemetry.end_turn()
             self._show("idle")
-        turn.say(self._emit, turn.stream.finish(goes_on=reason != STOP))
+        turn.emit_text(self._emit, turn.stream.finish(goes_on=reason != STOP))
         self.telemetry.measure_limit()
         self.publish()
         self._prompts.remember(turn.written())
@@ -196,7 +199,7 @@ class Session:
             turn.record.token()
             if token in self._end_tokens:
                 return STOP
-            turn.take(self._emit, token)
+            turn.take_token(self._emit, token)
             if turn.stream.is_stopped:
                 return STOP
             self._between_tokens(turn)

@@ -14,7 +14,7 @@ from engine.chat.conversation import ConversationEncoder
 from engine.chat.end_tokens import end_tokens
 from engine.chat.prompt import ChatPrompts
 from engine.chat.template_renderer import RenderLimits, TemplateRenderer
-from engine.errors import CheckpointError, UnsupportedModelError
+from engine.errors import CheckpointError, ConfigError, UnsupportedModelError
 from engine.sampling.defaults import ModelDefaults
 from offload.errors import WaitCancelled
 from tests.unit.engine.byte_tokenizer import byte_tokenizer, with_template
@@ -70,6 +70,9 @@ def test_a_template_that_leaves_the_question_out_is_refused(template: str) -> No
 def test_a_template_that_leaves_earlier_answers_out_is_refused_when_there_are_some() -> None:
     template = "{% for m in messages if m.role != 'assistant' %}[{{ m.content }}]{% endfor %}"
     assert prompt(template, USER) == "[hi]"
+    tokenizer = with_template(template)
+    ends = end_tokens(tokenizer, ModelDefaults(), None, ChatTemplate(tokenizer))
+    assert ends == {tokenizer.eos_token_id}
     with pytest.raises(UnsupportedModelError, match="leaves out what the model has answered"):
         prompt(template, USER, ANSWER, USER)
 
@@ -110,6 +113,13 @@ def test_the_default_one_of_several() -> None:
     tokenizer = byte_tokenizer()
     tokenizer.chat_template = {"default": CHATML, "tool_use": "x"}
     assert ChatTemplate(tokenizer).text == CHATML
+
+
+def test_a_prompt_without_tokens_is_refused() -> None:
+    template = "{% for m in messages %}{{ m.content }}{% endfor %}"
+    assert prompt(template, USER) == "hi"
+    with pytest.raises(ConfigError, match="no tokens"):
+        prompt(template, Message("user", ""))
 
 
 def test_special_tokens_are_variables() -> None:

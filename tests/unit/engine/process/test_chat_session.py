@@ -258,3 +258,13 @@ def test_a_template_wants_parts(tiny_folder: TinyFolder, tmp_path: Path) -> None
     parts = TEMPLATE.replace("{{ m.content }}", "{% for part in m.content %}{{ part.text }}{% endfor %}")
     with TinyBench(with_template(tiny_folder("qwen3_moe"), tmp_path / "model", parts)) as bench:
         assert answer(bench, user(QUESTION)).stats.prompt_tok == 1 + 6 + 1
+
+
+def test_a_token_that_the_model_does_not_have_is_named(tiny_folder: TinyFolder, tmp_path: Path) -> None:
+    folder = with_template(tiny_folder("qwen3_moe"), tmp_path / "model", "{{ bos_token }} " + TEMPLATE)
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings | {"bos_token": "<of another model>"}))
+    with TinyBench(folder) as bench:
+        with pytest.raises(CheckpointError, match="'<of another model>'") as caught:
+            answer(bench, user(QUESTION))
+        assert "vocab_size" in caught.value.message
