@@ -73,7 +73,7 @@ def verify(
 
 
 def _prompt(engine: OffloadedModel, question: str) -> list[int]:
-    ids = encode(engine.loaded.tokenizer, (Message("user", question),))
+    ids = encode(engine.loaded.tokenizer, (Message("user", question),), engine.state.is_cancelled)
     return ids[: max(engine.budget.context_tok // 2, 1)]
 
 
