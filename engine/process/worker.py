@@ -32,7 +32,16 @@ from engine.api import (
     Verify,
 )
 from engine.errors import ConfigError
-from engine.events import UNLOADED, Failed, LoadProgress, ModeChanged, TaskEnded, TaskProgress
+from engine.events import (
+    UNLOADED,
+    Event,
+    Failed,
+    LoadProgress,
+    ModeChanged,
+    TaskEnded,
+    TaskProgress,
+    TurnEnded,
+)
 from engine.process.failures import failure_of
 
 if TYPE_CHECKING:
@@ -100,7 +109,7 @@ class Worker:
         elif isinstance(command, SetMode):
             self._set_mode(self._inbox.mode_after(command.mode))
         elif isinstance(command, Submit):
-            self._answer(command)
+            self._unchanged().answer(command)
         elif isinstance(command, SetDomain):
             self._loaded().set_domain(command.domain)
         elif isinstance(command, _Task):
@@ -119,7 +128,7 @@ class Worker:
         inbox, outbox, config = self._inbox, self._outbox, command.config
         outbox.put(LoadProgress("reading the checkpoint", 0, 0, ""))
         self._session = Session(
-            config, outbox.put, outbox.publish, inbox.is_cancelled, lambda: inbox.mode_after(config.mode)
+            config, self._emit, outbox.publish, inbox.is_cancelled, lambda: inbox.mode_after(config.mode)
         )
         try:
             self._set_mode(inbox.mode_after(config.mode))
@@ -142,14 +151,18 @@ class Worker:
         except Exception:  # noqa: BLE001 - what is broken must not keep the next model from loading
             traceback.print_exc()
 
-    def _answer(self, command: Submit) -> None:
-        """Answers, unless the model's files were changed since it was loaded."""
-        session = self._loaded()
-        assert self._watch is not None
-        self._watch.require_unchanged()
-        session.answer(command)
-        if (notice := self._watch.notice()) is not None:
+    def _emit(self, event: Event) -> None:
+        """What the session tells. That the files were changed during an answer is said before its end."""
+        if isinstance(event, TurnEnded) and self._watch is not None and (notice := self._watch.notice()) is not None:
             self._outbox.put(notice)
+        self._outbox.put(event)
+
+    def _unchanged(self) -> Session:
+        """The session, whose files are as they were loaded. Raises ConfigError without one, CheckpointError."""
+        session = self._loaded()
+        if self._watch is not None:
+            self._watch.require_unchanged()
+        return session
 
     def _set_mode(self, mode: str) -> None:
         """A change outside an answer; inside one the session has seen it already."""
@@ -169,7 +182,7 @@ class Worker:
 
         if isinstance(command, _Unloaded):
             return self._run_unloaded(command, progress)
-        session = self._loaded()
+        session = self._loaded() if isinstance(command, ShowProfile | DeleteProfile) else self._unchanged()
         session.begin_task()
         try:
             return self._run_on(session, command, progress)

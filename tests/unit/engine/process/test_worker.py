@@ -12,7 +12,7 @@ from engine.api import BenchPrediction
 from engine.backends.offloaded_model import OffloadedModel
 from engine.commands.bench import prediction
 from engine.commands.task_outcome import TaskOutcome
-from engine.events import UNLOADED, EngineReady, Event, Failed, Notice, TaskEnded, TurnEnded
+from engine.events import UNLOADED, EngineReady, Event, Failed, Notice, PrefillProgress, TaskEnded, TurnEnded
 from engine.experts.expert_runtime import ExpertRuntime
 from engine.process.session import Session
 from tests.unit.engine.commands.tiny_bench import words
@@ -115,19 +115,19 @@ def test_weights_that_are_overwritten(folder: Path, tmp_path: Path) -> None:
     put = bench.put
 
     def overwrite_and_put(event: Event) -> None:
-        if isinstance(event, TurnEnded):
+        if isinstance(event, PrefillProgress):
             weights.write_bytes(weights.read_bytes())
         put(event)
 
     bench.put = overwrite_and_put  # type: ignore[method-assign]
     bench.load(own)
     answered = bench.ask(QUESTION)
-    only(TurnEnded, answered)
+    assert isinstance(answered[-1], TurnEnded)
     assert str(weights) in only(Notice, answered).message
     assert only(Notice, answered).hint
     failed = only(Failed, bench.ask(QUESTION))
     assert (failed.request_id, failed.is_fatal) == (7, False)
     assert str(weights) in failed.message
+    assert str(weights) in only(Failed, bench.handle(BENCH)).message
     only(EngineReady, bench.load(own))
-    only(TurnEnded, bench.ask(QUESTION))
     bench.worker._unload()
