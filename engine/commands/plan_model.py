@@ -9,6 +9,7 @@ from engine.backends.transformers.inspection import inspect_model
 from engine.checkpoint.fingerprint import fingerprint
 from engine.commands.task_outcome import TaskOutcome
 from engine.config import EngineConfig, format_bytes
+from engine.lookahead.forms import describe_forms
 from engine.plan.budget import budget_for, chunks_in_words, slots_in_words
 from engine.plan.model_plan import ChunkNeeds
 from offload.budget import BudgetPlan
@@ -28,10 +29,13 @@ def plan_model(config: EngineConfig, folder: Path, is_cancelled: Callable[[], bo
     budget = budget_for(config, inspected.plan, needs_of, fingerprint(folder))
     if is_cancelled():
         raise WaitCancelled("Stopped.")
-    return _outcome(folder, config, inspected.plan.geometry, budget)
+    prediction = describe_forms(inspected.forms_of()[1:])
+    return _outcome(folder, config, inspected.plan.geometry, budget, prediction)
 
 
-def _outcome(folder: Path, config: EngineConfig, geometry: Geometry, budget: BudgetPlan) -> TaskOutcome:
+def _outcome(
+    folder: Path, config: EngineConfig, geometry: Geometry, budget: BudgetPlan, prediction: str
+) -> TaskOutcome:
     report: dict[str, object] = {
         "model": str(folder),
         "budget_bytes": budget.budget_bytes,
@@ -43,6 +47,7 @@ def _outcome(folder: Path, config: EngineConfig, geometry: Geometry, budget: Bud
         "context_tok": budget.context_tok,
         "chunk_tok": budget.chunk_tok,
         "expert_bytes_total": geometry.expert_bytes_total,
+        "prediction": prediction,
     }
     widest = max(layer.num_experts for layer in geometry.layers)
     rows = (*budget.parts, ("left over", budget.headroom_bytes), ("budget", budget.budget_bytes))
@@ -55,6 +60,7 @@ def _outcome(folder: Path, config: EngineConfig, geometry: Geometry, budget: Bud
             f"{geometry.num_layers} MoE layers, {slots_in_words(budget.slots_per_layer)} slots for {widest} experts "
             f"each ({budget.residency_rate:.0%} of {format_bytes(geometry.expert_bytes_total)})",
             f"context {budget.context_tok} tokens, {chunks_in_words(config, budget)}",
+            f"prediction: {prediction}",
             *(f"  {move}" for move in budget.slot_moves),
         ),
     )

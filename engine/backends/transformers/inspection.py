@@ -25,6 +25,9 @@ from engine.checkpoint.cross_check import check_against_config
 from engine.checkpoint.index import TensorEntry, read_index
 from engine.errors import MoeChatError, UnsupportedModelError
 from engine.experts.formats.dense import DENSE_DTYPES, DenseFormat
+from engine.lookahead.feeds import find_router
+from engine.lookahead.form_trial import form_of_router
+from engine.lookahead.forms import PredictionForm
 from engine.plan.model_plan import ModelPlan, NeedsOfChunk
 from offload.errors import WaitCancelled
 from offload.geometry import Geometry, LayerGeometry, page_aligned_bytes
@@ -48,6 +51,8 @@ class InspectedModel:
     plan: ModelPlan
     needs_of: NeedsOfChunk
     """The KV cache and the workspace by chunk length; a length is measured when it is first asked for."""
+    forms_of: Callable[[], list[PredictionForm]]
+    """Per MoE layer, how its experts will be predicted; found by routers of random weights."""
     uses_library_cache: bool
     """The model brings a KV cache class of its own."""
 
@@ -83,6 +88,7 @@ def inspect_model(folder: Path, is_cancelled: Callable[[], bool] = lambda: False
         places=places,
         plan=ModelPlan(geometry, _resident_bytes(model, stored.modules), places.conversion_bytes, _context_tok(model)),
         needs_of=lambda chunk_tok: chunk_needs(needs, text, formats, geometry, chunk_tok),
+        forms_of=lambda: _prediction_forms(model, stored.modules, text),
         uses_library_cache=needs.uses_library_cache,
     )
 
@@ -164,6 +170,20 @@ def _geometry(modules: Sequence[WithheldModule], formats: Sequence[DenseFormat],
         layer_number = int(number[1]) if number else len(layers)
         layers.append(LayerGeometry(layer_number, num_experts, top_k, page_aligned_bytes(expert_format.slot_bytes)))
     return Geometry(tuple(layers))
+
+
+def _prediction_forms(model: Any, modules: Sequence[WithheldModule], config: Any) -> list[PredictionForm]:
+    """Routers of the same class and shapes are tried once."""
+    known: dict[object, PredictionForm] = {}
+    forms = []
+    for withheld in modules:
+        router = find_router(model, withheld.name)
+        num_experts = next(iter(withheld.parameters.values())).num_experts
+        key = (type(router), num_experts, tuple(value.shape for value in router.parameters()) if router else ())
+        if key not in known:
+            known[key] = form_of_router(router, num_experts, int(config.hidden_size), model.dtype)
+        forms.append(known[key])
+    return forms
 
 
 def _context_tok(model: Any) -> int:

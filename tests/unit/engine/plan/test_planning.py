@@ -35,6 +35,13 @@ def test_the_split_is_told_without_reading_a_weight(tmp_path: Path) -> None:
     assert sum(parts.values()) + outcome.report["headroom_bytes"] == outcome.report["budget_bytes"]
     assert outcome.report["slots_per_layer"] == [4, 4, 4]
     assert any("4 slots for 8 experts" in line for line in outcome.lines)
+    assert "prediction: 2 of 2 layers predictable" in outcome.lines[-1]
+
+
+def test_a_model_that_predicts_the_slow_way_is_told(tmp_path: Path) -> None:
+    folder = save_checkpoint(tmp_path / "m", "gemma4_text")
+    outcome = plan_model(EngineConfig(model=str(folder), residency=0.5), folder, never)
+    assert "slowly, by the router itself" in str(outcome.report["prediction"])
 
 
 def test_too_small_a_budget_is_refused_with_one_that_works(tmp_path: Path) -> None:

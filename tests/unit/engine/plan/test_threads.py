@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -109,13 +110,13 @@ def test_a_model_calibrates_with_real_experts_and_leaves_no_mark(
     monkeypatch.setattr(machine, "num_cores", lambda: 2)
     folder = save_checkpoint(tmp_path / "m", "qwen3_moe", torch.bfloat16)
     computed: list[int] = []
-    step = DenseFormat.step
+    compute = DenseFormat.compute
 
-    def counted(self: DenseFormat, hidden: torch.Tensor, weights: object, routing: torch.Tensor) -> torch.Tensor:
+    def counted(self: DenseFormat, hidden: torch.Tensor, weights: Sequence[Any], places: Sequence[int]) -> None:
         computed.append(torch.get_num_threads())
-        return step(self, hidden, weights, routing)  # type: ignore[arg-type]
+        compute(self, hidden, weights, places)
 
-    monkeypatch.setattr(DenseFormat, "step", counted)
+    monkeypatch.setattr(DenseFormat, "compute", counted)
     engine = open_model(folder)
     try:
         assert {1, 2} <= set(computed), "experts are computed with every number of threads"
