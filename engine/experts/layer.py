@@ -224,4 +224,4 @@ def _combine(rows: torch.Tensor, weights: torch.Tensor, dtype: torch.dtype) -> t
     """`rows` [tokens * k, hidden], weighted by `weights` [tokens, k] and summed over k in top-k order, as the library
     does: [tokens, hidden]."""
     weighted = rows * weights.reshape(-1, 1)
-    return weighted.view(*weights.shape, -1).sum(dim=1).to(dtype)
+    return weighted.view(*weights.shape, rows.shape[-1]).sum(dim=1).to(dtype)

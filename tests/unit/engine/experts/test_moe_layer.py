@@ -111,6 +111,8 @@ def test_what_a_router_masks_out_is_left_out() -> None:
     hidden, _, weights = bench.inputs([[8, 5, 2]])
     expected = bench.theirs(hidden, torch.tensor([[5, 2]]), weights[:, 1:])
     assert torch.equal(bench.ours(hidden, torch.tensor([[8, 5, 2]]), weights), expected)
+    assert not bench.ours(hidden, torch.tensor([[8, 8, 8]]), weights).any(), "a token without experts gets zeros"
+    bench.cache.check_integrity()
 
 
 def test_resident_experts_are_one_group_and_landed_ones_another() -> None:
