@@ -26,6 +26,9 @@ _WORTH_HALVING = 0.75
 _RUNTIME_MARGIN_BYTES = 176 << 20
 """What torch comes to hold while it works: mostly oneDNN's compiled kernels, as many as the client allows."""
 
+_TEMPLATE_PROCESS_BYTES = 12 << 20
+"""The process that renders chat templates: what it does not share with others."""
+
 
 def budget_for(config: EngineConfig, plan: ModelPlan, needs_of: NeedsOfChunk, model_fingerprint: str) -> BudgetPlan:
     """Splits the budget that `config` asks for. Raises BudgetError with the smallest number that works.
@@ -122,9 +125,10 @@ def _conversion_bytes(config: EngineConfig, plan: ModelPlan) -> int:
 
 
 def _runtime_bytes() -> int:
-    """The process without a model. Part of the margin may be in use when a second model is planned: what was said to be
+    """The processes without a model. Part of the margin may be in use when a second model is planned: what was said to be
     enough the first time must be enough then."""
-    return max(_first_rss_bytes() + _RUNTIME_MARGIN_BYTES, machine.rss_bytes() + _RUNTIME_MARGIN_BYTES // 4)
+    held_bytes = max(_first_rss_bytes() + _RUNTIME_MARGIN_BYTES, machine.rss_bytes() + _RUNTIME_MARGIN_BYTES // 4)
+    return held_bytes + _TEMPLATE_PROCESS_BYTES
 
 
 @functools.cache
