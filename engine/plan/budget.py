@@ -25,7 +25,6 @@ _WORTH_HALVING = 0.75
 """Shorter chunks are taken if their workspace is at most this share of the longer ones'."""
 _RUNTIME_MARGIN_BYTES = 176 << 20
 """What torch comes to hold while it works: mostly oneDNN's compiled kernels, as many as the client allows."""
-
 _TEMPLATE_PROCESS_BYTES = 12 << 20
 """The process that renders chat templates: what it does not share with others."""
 
@@ -125,8 +124,8 @@ def _conversion_bytes(config: EngineConfig, plan: ModelPlan) -> int:
 
 
 def _runtime_bytes() -> int:
-    """The processes without a model. Part of the margin may be in use when a second model is planned: what was said to be
-    enough the first time must be enough then."""
+    """The processes without a model. Part of the margin may be in use when a second model is planned: what was said to
+    be enough the first time must be enough then."""
     held_bytes = max(_first_rss_bytes() + _RUNTIME_MARGIN_BYTES, machine.rss_bytes() + _RUNTIME_MARGIN_BYTES // 4)
     return held_bytes + _TEMPLATE_PROCESS_BYTES
 
