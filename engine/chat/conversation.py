@@ -11,7 +11,7 @@ from engine.chat.chat_template import ChatTemplate
 from engine.chat.control_tokens import ControlTokens
 from engine.chat.prompt_encoder import PromptEncoder
 from engine.chat.thinking_marks import find_format
-from engine.errors import ConfigError
+from engine.errors import CheckpointError, ConfigError
 
 _NO_VARIABLES: Mapping[str, object] = {}
 
@@ -69,6 +69,11 @@ class ConversationEncoder:
             texts,
             adds_special,
         )
+        if not ids and any(text.strip() for text in texts):
+            raise CheckpointError(
+                "The model's tokenizer makes no tokens of this conversation.",
+                "tokenizer.json or tokenizer_config.json is damaged, or of another model: fetch them again.",
+            )
         if not ids:
             raise ConfigError("The prompt of this conversation has no tokens.", "Write a message.")
         return ids
