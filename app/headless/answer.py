@@ -51,6 +51,8 @@ class HeadlessAnswers:
         self._link.send(conversation.begin(exchange, request_id, self.mode))
         saved_at = time.monotonic()
         for event in events_until_stopped(self._link, interrupt, lambda: self._link.send(Cancel(request_id))):
+            if getattr(event, "request_id", None) not in (None, request_id):
+                continue  # of an answer that was stopped and given up
             self._screen.event(event)
             self._keep(conversation, event)
             if isinstance(event, TurnEnded):

@@ -23,6 +23,8 @@ EXIT_OK, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 130
 _POLL_S = 0.1
 _STOP_WAIT_S = 0.6
 """How long a stopped answer may take to end before the engine is closed anyway. With that it is gone in two seconds."""
+PATIENT_WAIT_S = 3.0
+"""The same where the program goes on afterwards, and a second ctrl+c ends it at once."""
 
 
 class InputInterrupted(Exception):
@@ -33,9 +35,11 @@ class Interrupt:
     """Whether the user pressed ctrl+c: once stops what is going on, an answer or a line of input, twice ends the
     program."""
 
-    def __init__(self, *, is_reading: bool = False) -> None:
-        """`is_reading`: the first ctrl+c raises InputInterrupted, because reading goes on otherwise."""
+    def __init__(self, *, is_reading: bool = False, wait_s: float = _STOP_WAIT_S) -> None:
+        """`is_reading`: the first ctrl+c raises InputInterrupted, because reading goes on otherwise. `wait_s`: how long
+        a stopped answer may take to end."""
         self.since: float | None = None
+        self._wait_s = wait_s
         self._is_reading = is_reading
         self._previous: Callable[[int, FrameType | None], object] | None = None
 
@@ -53,7 +57,7 @@ class Interrupt:
     @property
     def is_overdue(self) -> bool:
         """The answer had its time to stop."""
-        return self.since is not None and time.monotonic() - self.since > _STOP_WAIT_S
+        return self.since is not None and time.monotonic() - self.since > self._wait_s
 
     @contextmanager
     def installed(self) -> Iterator[None]:

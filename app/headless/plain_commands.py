@@ -9,7 +9,7 @@ from typing import NamedTuple
 from app.domains import Domain, all_domains, domain_named
 from app.headless.answer import HeadlessAnswers, thinking_choice
 from app.headless.chats import SHORT_ID, chat_id_of
-from app.headless.engine_run import Interrupt
+from app.headless.engine_run import PATIENT_WAIT_S, Interrupt
 from app.headless.screen import HeadlessScreen
 from app.keeping import answer_record, export
 from app.keeping.recorder import Recorder
@@ -174,7 +174,7 @@ class PlainChat:
             self._conversation.thinking = thinking_choice(choice, self._answers.ready, tell)
 
     def _answer(self, exchange: Exchange) -> None:
-        interrupt = Interrupt()
+        interrupt = Interrupt(wait_s=PATIENT_WAIT_S)
         with interrupt.installed():
             ended = self._answers.give(self._conversation, exchange, interrupt)
         if ended is not None:

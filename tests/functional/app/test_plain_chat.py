@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +16,7 @@ from app.headless import engine_run
 from app.keeping.store import ChatStore
 from app.paths import AppPaths
 from engine.api import Command, SetDomain, SetMode, Submit
-from engine.events import LABEL_APPROX_CONTEXT, LABEL_EXACT, LENGTH, Failed, TextDelta
+from engine.events import CANCELLED, LABEL_APPROX_CONTEXT, LABEL_EXACT, LENGTH, Failed, TextDelta
 from tests.functional.app.fake_engine import READY, FakeEngine
 from tests.functional.app.played_engine import Play, PlayedEngine, say_paris
 
@@ -158,3 +160,24 @@ def test_an_error_ends_the_answer_and_the_end_of_the_engine_ends_the_chat(
     assert code == cli.EXIT_FAILED
     assert len(engine.submitted()) == 2
     assert "Trouble: Number 1." in capsys.readouterr().err
+
+
+def test_what_a_given_up_answer_still_says_is_not_the_next_ones(
+    chat: Chat, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first answer is stopped, and the engine takes longer to end it than anybody waits."""
+    monkeypatch.setattr("app.headless.plain_commands.PATIENT_WAIT_S", 0.0)
+
+    def script(engine: FakeEngine, command: Command) -> None:
+        if isinstance(command, Submit) and command.request_id == 1:
+            engine.tell(TextDelta(1, "Once", 1))
+            os.kill(os.getpid(), signal.SIGINT)
+        elif isinstance(command, Submit):
+            engine.tell(TextDelta(1, " upon", 2))
+            engine.end_answer(1, "Once upon", 2, reason=CANCELLED)
+            engine.tell(TextDelta(2, "Paris", 1))
+            engine.end_answer(2, "Paris", 1)
+
+    engine, code = chat("a story", "capital?", script=script)
+    assert (code, len(engine.submitted())) == (0, 2)
+    assert capsys.readouterr().out == "Paris\n"

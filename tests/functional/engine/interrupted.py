@@ -17,7 +17,7 @@ from time import monotonic
 
 import psutil
 
-PATIENCE_S = 100.0
+PATIENCE_S = 300.0
 """A phase that is not reached in this time is a failure."""
 GONE_S = 2.0
 

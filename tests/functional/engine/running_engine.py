@@ -95,3 +95,14 @@ def is_gone(pid: int) -> bool:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
+
+
+def seconds_to_close(engine: RunningEngine) -> float:
+    """Closes; checks that no process is left."""
+    pids = [engine.process.pid, *(child.pid for child in engine.process.children(recursive=True))]
+    start = monotonic()
+    engine.client.close()
+    took_s = monotonic() - start
+    assert all(is_gone(pid) for pid in pids)
+    assert not engine.client.is_alive
+    return took_s

@@ -38,6 +38,7 @@ PHASES = (
     Phase("bench policies", ("bench", "policies", "--quick", *FAST), "answering"),
     Phase("bench prediction", ("bench", "prediction", "--quick", *FAST), "asking"),
     Phase("bench prefill", ("bench", "prefill", "--quick", *FAST), "calibrating"),
+    Phase("bench screen", ("bench", "screen", "--quick", *TINY), "pairs"),
     Phase("profile build", ("profile", "build", *TINY), "recording"),
     Phase("trace record", ("trace", "record", *TINY, "--out", "OUT"), "recording"),
     Phase("trace replay", ("trace", "replay", "TRACE", "--residency", "25%"), "lru"),
@@ -59,6 +60,8 @@ BIG_PHASES = (
     Phase("ask, weights", ("ask", *BIG, "w5"), "weights", 0.5),
     Phase("ask, warm-up", ("ask", *BIG, "w5"), "warm-up"),
     Phase("ask, prefill", ("ask", "--json", *BIG, LONG_QUESTION), '"event": "prefill"', 0.5),
+    Phase("ask, decode", ("ask", "--json", *BIG, "w5 w9"), '"event": "text"'),
+    Phase("profile build", ("profile", "build", *BIG), "recording", 0.5),
     Phase("doctor, the link", ("doctor", *BIG), "link"),
 )
 """On a checkpoint of 15 GB."""
@@ -75,6 +78,8 @@ SAMPLE = {
 }
 """What the default run looks at."""
 
+_PATIENT = pytest.mark.timeout(400)
+"""A busy machine may take minutes until a model of 15 GB answers."""
 _table: list[Ended] = []
 
 
@@ -87,7 +92,7 @@ def _cases() -> list[object]:
             phase,
             number,
             id=f"{size}{phase.name}-{number.name}",
-            marks=() if not size and (phase.name, number) in SAMPLE else (pytest.mark.long,),
+            marks=() if not size and (phase.name, number) in SAMPLE else (pytest.mark.long, _PATIENT),
         )
         for phase, number, size in all_signals
     ]

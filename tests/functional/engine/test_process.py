@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from itertools import count, pairwise
@@ -17,7 +15,7 @@ import psutil
 import pytest
 
 from engine import client
-from engine.api import Cancel, Diagnose, Load, SetMode, Submit
+from engine.api import Cancel, Diagnose, Load, SetMode
 from engine.config import APPROX, EXACT
 from engine.errors import EngineDiedError
 from engine.events import (
@@ -27,7 +25,6 @@ from engine.events import (
     Failed,
     LoadProgress,
     ModeChanged,
-    Notice,
     PrefillProgress,
     TaskEnded,
     TaskProgress,
@@ -35,7 +32,14 @@ from engine.events import (
     TurnEnded,
 )
 from tests.architectures.tiny import save_checkpoint
-from tests.functional.engine.running_engine import GONE_S, RunningEngine, config_of, is_gone, wait_until
+from tests.functional.engine.running_engine import (
+    GONE_S,
+    RunningEngine,
+    config_of,
+    is_gone,
+    seconds_to_close,
+    wait_until,
+)
 
 NewEngine = Callable[[], RunningEngine]
 QUESTION = "w5 w9 w77 w30"
@@ -43,17 +47,6 @@ LONG_QUESTION = " ".join(f"w{3 + number % 120}" for number in range(230))
 SLOW_LINK = 2e5
 """Bytes a second, at which a tiny expert takes an eighth of a second."""
 _NUMBERS = count(100)
-
-
-def seconds_to_close(engine: RunningEngine) -> float:
-    """Closes; checks that no process is left."""
-    pids = [engine.process.pid, *(child.pid for child in engine.process.children(recursive=True))]
-    start = monotonic()
-    engine.client.close()
-    took_s = monotonic() - start
-    assert all(is_gone(pid) for pid in pids)
-    assert not engine.client.is_alive
-    return took_s
 
 
 # -- the life of a process
@@ -123,39 +116,6 @@ def test_killed_from_outside(new_engine: NewEngine, tiny: Path) -> None:
     engine.load(tiny)
     assert engine.process.pid != pid
     assert engine.ask(2, QUESTION, max_new_tok=3).reason == LENGTH
-
-
-@pytest.mark.parametrize("is_loaded", [False, True])
-def test_it_dies_with_its_parent(tmp_path: Path, tiny: Path, is_loaded: bool) -> None:
-    script = f"""
-import sys
-from pathlib import Path
-from engine import client
-from engine.api import Load
-from engine.client import EngineClient
-from engine.config import EngineConfig
-from engine.events import EngineReady
-
-client = EngineClient(Path({str(tmp_path / "engine.log")!r}))
-client.start()
-if {is_loaded}:
-    client.send(Load(EngineConfig(model={str(tiny)!r}, residency=0.5, compute_threads=1)))
-    while not isinstance(client.wait_event(), EngineReady):
-        pass
-print(client.pid, flush=True)
-sys.stdin.read()
-"""
-    parent = subprocess.Popen(
-        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path.cwd()
-    )
-    assert parent.stdin is not None
-    assert parent.stdout is not None
-    with parent.stdin, parent.stdout:
-        child = int(parent.stdout.readline())
-        assert not is_gone(child)
-        parent.kill()
-        parent.wait()
-        wait_until(lambda: is_gone(child), GONE_S)
 
 
 def test_signals_of_the_terminal_do_not_reach_it(shared_engine: RunningEngine) -> None:
@@ -316,11 +276,6 @@ def check_that_the_memory_comes_back(engine: RunningEngine, small: Path, big: Pa
     assert engine.process.memory_info().rss - empty < 0.15 * model_bytes
 
 
-def test_the_client_is_light() -> None:
-    code = "import sys, engine.client; assert not {'torch', 'transformers', 'textual'} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path.cwd())
-
-
 def test_a_diagnosis_needs_no_loaded_model(new_engine: NewEngine, tiny: Path) -> None:
     engine = new_engine()
     engine.client.send(Diagnose(3, config_of(tiny)))
@@ -331,58 +286,3 @@ def test_a_diagnosis_needs_no_loaded_model(new_engine: NewEngine, tiny: Path) ->
     checks = ended.report["checks"]
     assert isinstance(checks, list)
     assert {check["verdict"] for check in checks} <= {"ok", "warn"}
-
-
-# -- a log that cannot be written
-
-
-@pytest.mark.parametrize("kind", ["a full disk", "a folder"])
-def test_without_a_log_it_works_and_errors_are_told_in_full(tmp_path: Path, tiny: Path, kind: str) -> None:
-    engine = RunningEngine(Path("/dev/full") if kind == "a full disk" else tmp_path)
-    try:
-        engine.client.start()
-        if kind == "a folder":
-            notice = engine.until(Notice)
-            assert str(tmp_path) in notice.message
-            assert "MOE_CHAT_HOME" in notice.hint
-        engine.load(tiny)
-        engine.client.send(Submit(1, "no messages"))  # type: ignore[arg-type]
-        failed = engine.until(Failed)
-        assert (failed.request_id, failed.is_fatal) == (1, False)
-        assert failed.message
-        assert "It happened in" in failed.hint
-        assert ".py:" in failed.hint
-        assert engine.ask(2, QUESTION, max_new_tok=2).reason == LENGTH
-    finally:
-        engine.client.close()
-
-
-# -- the client's own states
-
-
-def test_a_client_that_is_used_in_any_order(new_engine: NewEngine, tiny: Path) -> None:
-    engine = new_engine()
-    engine.client.start()  # once more: the first one is ended
-    pid = engine.process.pid
-    engine.load(tiny)
-    assert engine.process.pid == pid
-    engine.client.close()
-    engine.client.close()
-    assert not engine.client.is_alive
-    with pytest.raises(EngineDiedError):
-        engine.client.send(Cancel())
-    engine.client.start()
-    assert engine.client.snapshot is None
-    assert engine.load(tiny).num_layers == 3
-
-
-def test_a_stopped_engine_holds_up_neither_commands_nor_the_end(new_engine: NewEngine, tiny: Path) -> None:
-    """It reads nothing: what is sent waits, and closing kills it."""
-    engine = new_engine()
-    engine.load(tiny)
-    engine.process.suspend()
-    began_s = monotonic()
-    for number in range(50):
-        engine.submit(number, "w5 " * 20_000)
-    assert monotonic() - began_s < GONE_S
-    assert seconds_to_close(engine) < GONE_S
