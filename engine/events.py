@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 # Part of the seam: whoever reads events reads these too.
-from engine.snapshot import ARRIVING as ARRIVING
-from engine.snapshot import HOST as HOST
-from engine.snapshot import IN_USE as IN_USE
-from engine.snapshot import RESIDENT as RESIDENT
-from engine.snapshot import SUBSTITUTE as SUBSTITUTE
 from engine.snapshot import LinkUse as LinkUse
 from engine.snapshot import MemoryUse as MemoryUse
 from engine.snapshot import Snapshot as Snapshot
 from engine.snapshot import Timing as Timing
 from offload.counters import Counters as Counters
+from offload.residency.codes import ARRIVING as ARRIVING
+from offload.residency.codes import HOST as HOST
+from offload.residency.codes import IN_USE as IN_USE
+from offload.residency.codes import RESIDENT as RESIDENT
+from offload.residency.codes import SUBSTITUTE as SUBSTITUTE
 
 STOP, LENGTH, CANCELLED, CONTEXT_FULL, ERROR = "stop", "length", "cancelled", "context_full", "error"
 """Why a turn ended."""

@@ -6,11 +6,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from offload.counters import Counters
-from offload.residency.codes import ARRIVING as ARRIVING  # part of the seam: the bytes of `Snapshot.residency`
-from offload.residency.codes import HOST as HOST
-from offload.residency.codes import IN_USE as IN_USE
-from offload.residency.codes import RESIDENT as RESIDENT
-from offload.residency.codes import SUBSTITUTE as SUBSTITUTE
 
 
 @dataclass(frozen=True, slots=True)
