@@ -16,7 +16,11 @@ _MAX_SLOTS_CHECKED = 48
 
 
 def check_slots(engine: OffloadedModel, max_slots: int = _MAX_SLOTS_CHECKED) -> tuple[int, int]:
-    """(slots checked, slots whose bytes are not their expert's as the library converts it from the files)."""
+    """(slots checked, slots whose bytes are not their expert's as the library converts it from the files).
+
+    Waits for prefetches that are still on the link. Raises ExpertReadError where one of them fails.
+    """
+    _wait_for_arrivals(engine)
     resident = [
         (layer, expert, slot)
         for layer, geometry in enumerate(engine.loaded.plan.geometry.layers)
@@ -26,6 +30,14 @@ def check_slots(engine: OffloadedModel, max_slots: int = _MAX_SLOTS_CHECKED) -> 
     step = max(len(resident) // max_slots, 1)
     sample = resident[::step]
     return len(sample), sum(not _holds_its_expert(engine, *where) for where in sample)
+
+
+def _wait_for_arrivals(engine: OffloadedModel) -> None:
+    for layer, geometry in enumerate(engine.loaded.plan.geometry.layers):
+        for expert in range(geometry.num_experts):
+            if (copy := engine.cache.copy_of(layer, expert)) is not None:
+                copy.wait()
+        engine.cache.settle(layer)
 
 
 def _holds_its_expert(engine: OffloadedModel, layer: int, expert: int, slot: int) -> bool:
