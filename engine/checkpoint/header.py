@@ -64,7 +64,7 @@ def read_header(path: Path) -> list[StoredTensor]:
     raw, data_start, file_bytes = _read_raw(path)
     raw.pop("__metadata__", None)
     tensors = [_tensor(path, key, value, data_start) for key, value in raw.items()]
-    _check_order(path, tensors, file_bytes)
+    _check_places(path, tensors, data_start, file_bytes)
     return tensors
 
 
@@ -123,19 +123,26 @@ def _senseless(path: Path, key: str) -> CheckpointError:
     return CheckpointError(f"{path}: the header's entry for {shown(key)} makes no sense.", REFETCH)
 
 
-def _check_order(path: Path, tensors: list[StoredTensor], file_bytes: int) -> None:
-    """Tensors must lie within the file, and not in each other."""
-    end, last = 0, ""
-    for tensor in sorted(tensors, key=lambda tensor: (tensor.file_offset, tensor.num_bytes)):
-        if not tensor.num_bytes:
-            continue
+def _check_places(path: Path, tensors: list[StoredTensor], data_start: int, file_bytes: int) -> None:
+    """Tensors follow each other without a gap from the header's end to the file's, as the format demands: a header of
+    another length would shift every value."""
+    filled = sorted((tensor for tensor in tensors if tensor.num_bytes), key=lambda tensor: tensor.file_offset)
+    if not filled:
+        return
+    last = max(filled, key=lambda tensor: tensor.file_offset + tensor.num_bytes)
+    missing_bytes = last.file_offset + last.num_bytes - file_bytes
+    if missing_bytes > 0:
+        where = f"{shown(last.key)} ends at byte {shown(last.file_offset + last.num_bytes)}"
+        raise TruncatedFile(f"{path} is truncated: {where}, the file at {file_bytes}.", missing_bytes)
+    end, before = data_start, ""
+    for tensor in filled:
         if tensor.file_offset < end:
             raise CheckpointError(
-                f"{path}: the header says that {shown(last)} and {shown(tensor.key)} overlap.", REFETCH
+                f"{path}: the header says that {shown(before)} and {shown(tensor.key)} overlap.", REFETCH
             )
-        end, last = tensor.file_offset + tensor.num_bytes, tensor.key
-    if end > file_bytes:
-        raise TruncatedFile(
-            f"{path} is truncated: {shown(last)} ends at byte {shown(end)}, the file at {file_bytes}.",
-            end - file_bytes,
-        )
+        if tensor.file_offset > end:
+            num_bytes = tensor.file_offset - end
+            raise CheckpointError(f"{path}: {num_bytes} bytes before {shown(tensor.key)} belong to no tensor.", REFETCH)
+        end, before = tensor.file_offset + tensor.num_bytes, tensor.key
+    if end < file_bytes:
+        raise CheckpointError(f"{path}: {file_bytes - end} bytes after {shown(before)} belong to no tensor.", REFETCH)

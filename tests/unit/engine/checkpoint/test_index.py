@@ -41,6 +41,8 @@ def test_what_a_sound_file_holds(tmp_path: Path) -> None:
         ({"x": SOUND | {"data_offsets": [0, 32], "shape": [2, 4]}}, "truncated: 'x'"),
         ({"x": SOUND | {"data_offsets": [1 << 70, (1 << 70) + 16]}}, "truncated: 'x'"),
         ({"x": SOUND, "y": SOUND | {"data_offsets": [8, 16], "shape": [2]}}, "overlap"),
+        ({"x": SOUND | {"data_offsets": [0, 8], "shape": [2]}}, "8 bytes after 'x' belong to no tensor"),
+        ({"x": SOUND | {"data_offsets": [8, 16], "shape": [2]}}, "8 bytes before 'x' belong to no tensor"),
         ({"x": SOUND | {"shape": [2, 3]}}, r"shape \[2, 3\] cannot be 16 bytes"),
         ({"x": SOUND | {"shape": [1 << 40, 1 << 40]}}, "cannot be 16 bytes"),
         ({"x": SOUND | {"data_offsets": [-16, 0]}}, "'x' makes no sense"),
@@ -81,6 +83,14 @@ def test_a_lying_header(tmp_path: Path, header: object, message: str) -> None:
 def test_an_unknown_dtype_is_not_supported_rather_than_damaged(tmp_path: Path) -> None:
     path = write(tmp_path / "model.safetensors", {"x": SOUND | {"dtype": "F4"}})
     with pytest.raises(UnsupportedModelError, match=r"model\.safetensors: 'x' is stored as 'F4'"):
+        read_header(path)
+
+
+def test_a_header_that_claims_to_be_a_byte_shorter_would_shift_every_value(tmp_path: Path) -> None:
+    path = write(tmp_path / "model.safetensors", json.dumps({"x": SOUND}).encode() + b" ")
+    content = path.read_bytes()
+    path.write_bytes(struct.pack("<Q", int.from_bytes(content[:8], "little") - 1) + content[8:])
+    with pytest.raises(CheckpointError, match="1 bytes after 'x' belong to no tensor"):
         read_header(path)
 
 
