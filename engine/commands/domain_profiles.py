@@ -1,4 +1,4 @@
-"""The profiles of the loaded model: which there are, what they promise, and warming the expert cache by one."""
+"""The domain profiles of the loaded model: lists, builds, shows and deletes them, and warms the expert cache by one."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from offload.residency.warming import warm_layers
 
 
 class DomainProfiles:
-    """Profiles and the cache they warm. Runs in the engine's thread, between answers."""
+    """The commands on the loaded model's profiles. Call in the engine's thread, between answers."""
 
     def __init__(self, engine: OffloadedModel) -> None:
         self._engine = engine
         self._store = ProfileStore(engine.fingerprint)
 
     def states(self) -> tuple[ProfileState, ...]:
-        """Every profile of this model; those that cannot be used say why."""
+        """The state of every profile of this model; `problem` is set where one cannot be used."""
         return tuple(self._state(name) for name in self._store.names())
 
     def _state(self, domain: str) -> ProfileState:
@@ -43,9 +43,10 @@ class DomainProfiles:
         return profile.expected_hit_rate(self._engine.cache.slots_per_layer)
 
     def warm(self, domain: str, is_cancelled: Callable[[], bool]) -> DomainSet:
-        """Makes the domain's experts of highest mean router score resident; without a profile nothing happens.
+        """Loads the domain's experts of the highest mean router score into the slots; does nothing without a profile.
 
-        Raises ProfileError when the profile is damaged or another model's, ExpertReadError, WaitCancelled.
+        Changes the expert cache. Raises ProfileError when the profile is damaged or another model's, ExpertReadError,
+        WaitCancelled.
         """
         profile = self._store.load(domain)
         if profile is None:
@@ -55,8 +56,8 @@ class DomainProfiles:
         return DomainSet(domain, num_warmed, self._expected(profile))
 
     def build(self, command: BuildProfile, on_progress: OnTaskProgress) -> TaskOutcome:
-        """Records, builds and keeps a profile; what is recorded is held outside the byte budget. Raises ConfigError
-        for prompts that cannot be read, WaitCancelled."""
+        """Records the routing of prompts, builds a profile from it and saves it. Needs memory outside the byte budget
+        for the recording. Raises ConfigError for prompts that cannot be read, WaitCancelled."""
         if command.prompts_path is None:
             prompts = shipped_prompts(command.domain)[: command.num_prompts]
         else:
@@ -99,7 +100,7 @@ class DomainProfiles:
         return TaskOutcome(True, report, lines)
 
     def _plan(self, profile: DomainProfile) -> tuple[dict[str, object], tuple[str, ...]]:
-        """Slots as this profile alone would have them, every move explained."""
+        """The slots planned from this profile alone: a report, and lines that name every move."""
         budget = self._engine.budget
         planned = with_moved_slots(
             replace(budget, slots_per_layer=budget.uniform_slots, slot_moves=()), profile.geometry, profile.curves()
@@ -117,7 +118,7 @@ class DomainProfiles:
         return report, (head, *(f"  {move}" for move in planned.slot_moves))
 
     def delete(self, domain: str) -> TaskOutcome:
-        """Raises ConfigError when there is no such profile."""
+        """Deletes a profile's file. Raises ConfigError when there is none."""
         self._store.delete(domain)
         return TaskOutcome(True, {"deleted": domain}, (f"The profile {domain!r} is deleted.",))
 

@@ -1,4 +1,4 @@
-"""The byte budget's split for a model that is not loaded."""
+"""Plans the byte budget for a model without loading it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from offload.geometry import Geometry
 
 
 def plan_model(config: EngineConfig, folder: Path, is_cancelled: Callable[[], bool]) -> TaskOutcome:
-    """The split, without reading a weight. Raises what loading would raise up to that point, and WaitCancelled."""
+    """The plan, from configuration and headers; reads no weight. Raises what loading raises before its first weight,
+    and WaitCancelled."""
     inspected = inspect_model(folder, is_cancelled)
 
     def needs_of(chunk_tok: int) -> ChunkNeeds:

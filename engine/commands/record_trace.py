@@ -1,4 +1,4 @@
-"""Routing traces in files of the user's: recording them, and reading them for the model that is loaded."""
+"""Records routing traces to files, and reads the traces of the loaded model."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from offload.replay.trace import RoutingTrace, load_trace
 
 
 def record_trace(engine: OffloadedModel, command: RecordTrace, on_progress: OnTaskProgress) -> TaskOutcome:
-    """Answers the prompts and writes the file; what is recorded is held outside the byte budget. Raises ConfigError for
-    prompts that cannot be read and a file that is not to be overwritten, TraceError, WaitCancelled."""
+    """Answers the prompts and writes their routing to a file. Needs memory outside the byte budget for the recording.
+    Raises ConfigError for prompts that cannot be read or a file that must not be overwritten, TraceError,
+    WaitCancelled."""
     path = Path(command.path)
     _require_replaceable(path)
     if command.prompts_path is None:
@@ -46,7 +47,8 @@ def record_trace(engine: OffloadedModel, command: RecordTrace, on_progress: OnTa
 
 
 def _require_replaceable(path: Path) -> None:
-    """Before an hour of recording: there is no such file, or it is a trace; and its folder can be written to."""
+    """Checks the target before a recording, which may take an hour. Raises ConfigError if the folder is missing, or the
+    file exists and is not a trace."""
     if path.is_dir():
         raise ConfigError(f"{path} is a folder.", "Name a file: --out FILE.")
     if path.exists():
@@ -61,7 +63,7 @@ def _require_replaceable(path: Path) -> None:
 
 
 def traces_of_model(engine: OffloadedModel, paths: Sequence[str]) -> list[RoutingTrace]:
-    """Raises TraceError for a file that is no trace, or was recorded with another model than the loaded one."""
+    """Reads traces. Raises TraceError for a file that is not a trace, or was recorded with another model."""
     traces = [load_trace(Path(path)) for path in paths]
     for path, trace in zip(paths, traces, strict=True):
         if (trace.model, trace.geometry) != (engine.fingerprint, engine.loaded.plan.geometry):

@@ -1,6 +1,6 @@
-"""`moe-chat trace replay`: what eviction policies would have loaded on recorded routing, and the bounds.
+"""`moe-chat trace replay`: the loads of eviction policies on recorded routing, and the lower bounds.
 
-Light: reads a file and counts, with neither torch nor an engine's process.
+Light: reads a file and counts; needs neither torch nor the engine's process.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from offload.replay.replay import PrefetchModel
 from offload.replay.trace import RoutingTrace, load_trace
 
 DEFAULT_RESIDENCY = 0.25
-"""Share of the experts with slots where nothing is said."""
+"""Share of each layer's experts that have slots, where neither slots nor residency is given."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayRequest:
-    """Raises ConfigError when it contradicts itself."""
+    """What to replay. Raises ConfigError for options that contradict each other."""
 
     path: Path
     num_slots: int | None = None
-    """Of every layer; exclusive with `residency`."""
+    """Slots of every layer; exclusive with `residency`."""
     residency: float | None = None
     policies: tuple[str, ...] = ()
     """Of REPLAY_POLICIES; (): all that can be replayed."""
     prefetch_depth: int = 1
-    """Recorded predictions that are fetched a layer; 0: none."""
+    """Predicted experts prefetched per layer; 0: none."""
     hidden_copies: int = 1
-    """Copies a layer's compute hides."""
+    """Copies that finish while one layer computes."""
 
     def __post_init__(self) -> None:
         if self.num_slots is not None and self.residency is not None:
@@ -59,7 +59,8 @@ class ReplayRequest:
 
 
 def replay_trace(request: ReplayRequest, on_progress: OnTaskProgress) -> TaskOutcome:
-    """Raises UnusableFileError for what is no trace, ConfigError for slots that cannot hold a step."""
+    """Replays a trace under every policy. Raises UnusableFileError for a file that is not a trace, and ConfigError for
+    slots that cannot hold a step."""
     try:
         return _replayed(request, on_progress)
     except OffloadError as error:
@@ -82,10 +83,10 @@ def _replayed(request: ReplayRequest, on_progress: OnTaskProgress) -> TaskOutcom
 
 
 def _tuned(request: ReplayRequest, model: str) -> HistoryWeights | None:
-    """What was tuned for the trace's model. Unless it is asked for, it may be missing or damaged."""
+    """The weights tuned for the trace's model. Missing or damaged ones are an error only if `tuned` was asked for."""
     if request.policies and TUNED not in request.policies:
         return None
-    is_fingerprint = re.fullmatch("[0-9a-f]{32}", model)  # it comes out of a file, and names a folder
+    is_fingerprint = re.fullmatch("[0-9a-f]{32}", model)  # untrusted: read from a file, used as a folder name
     try:
         kept = ProfileStore(model).load_weights() if is_fingerprint else None
     except WeightsError:

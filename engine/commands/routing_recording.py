@@ -1,4 +1,4 @@
-"""Recording what the routers do on prompts of one kind, and turning it into that domain's profile."""
+"""Records the routing of prompts, and builds a domain's profile from it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def record_routing(
 ) -> RoutingTrace:
     """Answers every prompt in EXACT mode, at most `num_new_tok` tokens each, and records prompt and answer.
 
-    A prompt that leaves no room in the context is cut. Raises WaitCancelled, ExpertReadError; the KV cache is emptied.
+    A prompt too long for the context is cut. Empties the KV cache. Raises WaitCancelled, ExpertReadError.
     """
     writer = TraceWriter(fingerprint, domain, engine.loaded.plan.geometry)
     was_approx = engine.state.is_approx
@@ -50,7 +50,7 @@ def record_routing(
 
 
 def _answer(engine: OffloadedModel, prompt: str, num_new_tok: int, seed: int) -> None:
-    """As the chat would: the model's own sampling, its chat template, up to an end token."""
+    """Answers as the chat does: with the model's own sampling and chat template, up to an end token."""
     loaded, context_tok = engine.loaded, engine.budget.context_tok
     room = max(context_tok - num_new_tok, context_tok // 2)
     encoder = ConversationEncoder(loaded.tokenizer, engine.state.is_cancelled)
@@ -80,7 +80,7 @@ def build_domain_profile(
 
 
 def describe_profile(profile: DomainProfile, slots_per_layer: Sequence[int]) -> tuple[str, ...]:
-    """The profile for a person: what it was made from, and the hit-rate curve of every layer at its slots."""
+    """Lines for a person: what the profile was built from, and each layer's hit-rate curve and rate at its slots."""
     expected = profile.expected_hit_rate(slots_per_layer)
     made = time.strftime("%Y-%m-%d %H:%M", time.localtime(profile.created_s))
     head = (

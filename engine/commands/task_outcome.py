@@ -1,4 +1,4 @@
-"""What a long-running task came to."""
+"""The outcome of a long-running task."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OnTaskProgress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class TaskOutcome:
-    """`report` is JSON-serialisable; `lines` says the same to a person."""
+    """`report` is JSON-serialisable; `lines` is the same as text for a person."""
 
     is_ok: bool
     report: dict[str, object]

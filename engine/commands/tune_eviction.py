@@ -1,5 +1,4 @@
-"""`moe-chat tune`: weights of history eviction for the user's model, with the truth from prompts the search has not
-seen."""
+"""`moe-chat tune`: searches weights of history eviction for a model, and measures them on held-out prompts."""
 
 from __future__ import annotations
 
@@ -41,9 +40,10 @@ def tune_eviction(
     is_cancelled: Callable[[], bool],
     clock: Callable[[], float] = time.time,
 ) -> TaskOutcome:
-    """Records where no traces are given, searches at the present slots, checks, and keeps what is asked for.
+    """Searches weights at the present slots and measures them on held-out prompts. Saves them if asked to, and if they
+    load less there than the defaults. Records traces first where none are given.
 
-    Raises ConfigError where nothing is ever evicted, TraceError, WeightsError, WaitCancelled.
+    Raises ConfigError where every expert has a slot, TraceError, WeightsError, WaitCancelled.
     """
 
     def progress(stage: str, done: int, total: int) -> None:
@@ -69,7 +69,7 @@ def tune_eviction(
 
 
 def reset_eviction(folder: Path) -> TaskOutcome:
-    """Back to the default weights, for the model in this folder."""
+    """Deletes the weights tuned for the model in this folder: the defaults are used again."""
     store = ProfileStore(fingerprint(folder))
     is_deleted = store.delete_weights()
     said = f"The tuned weights are deleted ({store.weights_path})." if is_deleted else "No weights were kept."
@@ -82,10 +82,12 @@ def _record(engine: OffloadedModel, command: TuneEviction, progress: OnTaskProgr
     for domain in shipped_domains():
         prompts = shipped_prompts(domain)[: command.num_prompts]
 
-        def told(stage: str, done: int, total: int, domain: str = domain) -> None:
+        def progress_of_domain(stage: str, done: int, total: int, domain: str = domain) -> None:
             progress(f"{stage} {domain}", done, total)
 
-        traces.append(record_routing(engine, engine.fingerprint, domain, prompts, command.num_new_tok, told))
+        traces.append(
+            record_routing(engine, engine.fingerprint, domain, prompts, command.num_new_tok, progress_of_domain)
+        )
     return traces
 
 
@@ -120,7 +122,7 @@ def _lines(checked: CheckedTuning, slots: Sequence[int]) -> tuple[str, ...]:
         *(_domain_line(name, loads) for name, loads in sorted(checked.held_out_by_domain.items())),
         "",
         f"best: {weights_in_words(checked.weights)}",
-        _truth(checked),
+        _gain_in_words(checked),
     )
 
 
@@ -137,12 +139,12 @@ def weights_in_words(weights: HistoryWeights) -> str:
     return f"{terms}, window {weights.window_steps} steps, decay {weights.ema_decay:g}"
 
 
-def _truth(checked: CheckedTuning) -> str:
-    """How much of the gain is learnt by heart, and whether it is everywhere."""
+def _gain_in_words(checked: CheckedTuning) -> str:
+    """The loads saved on the tuned and on the held-out prompts, the share lost to overfitting, and in which domains."""
     tuned_on, held_out = checked.tuned_on_evidence.saved_rate, checked.held_out_evidence.saved_rate
     if tuned_on <= 0:
         return "Nothing loads less than the defaults."
-    gains = f"It saves {tuned_on:.1%} of the loads where it was found and {held_out:.1%} on other prompts"
+    gains = f"It saves {tuned_on:.1%} of the loads on the tuning prompts and {held_out:.1%} on held-out ones"
     if held_out <= 0:
         return f"{gains}: all of the gain is overfitting."
     domains = checked.held_out_by_domain.values()

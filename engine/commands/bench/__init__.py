@@ -1,1 +1,1 @@
-"""Benches: ratios measured in one run, variants interleaved, medians quoted."""
+"""Benches: variants interleaved in one run, compared by the median of their ratios."""

@@ -1,4 +1,4 @@
-"""Domain profiles for a bench, made in the same run from prompts that it does not time."""
+"""Builds domain profiles for a bench, in the same run, from prompts that are not timed."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ _COPY_SHARE_OF_LAYER = 0.95
 
 
 def check_link(name: str) -> None:
-    """Raises ConfigError, before anything is measured, for what is neither a link's name nor a bandwidth."""
+    """Raises ConfigError for a name that is neither a link's nor a bandwidth."""
     if name not in (OWN, COPY_HIDDEN, RATIO_OF_PAPER):
         parse_rate(name)
 
@@ -30,5 +30,5 @@ def fixed_rate(name: str, engine: OffloadedModel, layer_s: float) -> float | Non
 
 
 def link_label(name: str, rate: float | None) -> str:
-    """For a person; what is emulated says so."""
+    """The link for a person; says so if it is emulated."""
     return f"link {name}, emulated {rate / 1e9:.2f} GB/s" if rate else "the machine's own link"

@@ -1,8 +1,8 @@
-"""What offloading costs when nothing needs to be moved: this engine against plain transformers, in one run.
+"""`bench overhead`: this engine against plain transformers in one run, with every expert resident.
 
-Every expert is resident, and prediction, policies and counters run all the same. Measured in turn, round by round: the
-MoE part (our layer against the library's `grouped_mm` on the same inputs), the bare matrix products on the same
-weights, and whole decode steps over the same kind of cache. One more row is of a synthetic layer in which half misses.
+Prediction, policies and counters run all the same. Measured in turn, round by round: the MoE part (our layer against
+the library's `grouped_mm` on the same inputs), the bare matrix products on the same weights, and whole decode steps
+over the same kind of cache. A last row is the overhead of a synthetic layer in which half of the chosen experts miss.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def bench_overhead(
 def _run(
     engine: OffloadedModel, num_rounds: int, on_progress: OnTaskProgress, is_cancelled: Callable[[], bool]
 ) -> TaskOutcome:
-    plain = _Plain(engine)
+    plain = _PlainTransformers(engine)
     prompt = encode(engine.loaded.tokenizer, (Message("user", "Tell me about the sea."),), engine.state.is_cancelled)
     _make_resident(engine)
     ours, theirs = _steps(engine, prompt), plain.steps(prompt)
@@ -93,7 +93,7 @@ def _run(
 
 
 def _alternating(number: int, pairs: Sequence[tuple[str, Any]]) -> Sequence[tuple[str, Any]]:
-    """The order is reversed every other time, so that none is always first."""
+    """`pairs`, reversed in every second round, so that none is always first."""
     return pairs if number % 2 == 0 else list(reversed(pairs))
 
 
@@ -112,7 +112,7 @@ def _steps(engine: OffloadedModel, prompt: list[int]) -> Any:
     sampler, geometry = Sampler(SamplingConfig(temperature=0.0)), engine.loaded.plan.geometry
     while True:
         engine.decoder.cache.reset()
-        # as every answer of a chat has one
+        # every answer of a chat is recorded too
         engine.state.recorder = TraceWriter("", "", geometry, has_scores=False, has_predictions=False)
         tokens = engine.decoder.tokens(engine.decoder.prefill(prompt, lambda done_tok: None), sampler, 256)
         next(tokens)
@@ -122,7 +122,7 @@ def _steps(engine: OffloadedModel, prompt: list[int]) -> Any:
             start = perf_counter()
 
 
-class _Plain:
+class _PlainTransformers:
     """Plain transformers over `model.forward`, with the same preallocated cache and the same greedy choice."""
 
     def __init__(self, engine: OffloadedModel) -> None:

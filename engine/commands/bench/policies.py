@@ -1,4 +1,4 @@
-"""MoE-CORE's policies against each other and against the physical limit: same model, same prompts, one run.
+"""`bench policies`: MoE-CORE's policies compared in one run, on the same prompts, and with the physical limit.
 
 A quarter of the experts is resident. Where a link is emulated (see `links`), the tables say so.
 """
@@ -23,8 +23,8 @@ from engine.commands.bench.workload import (
     Run,
     Task,
     all_slots,
-    borrowed,
-    everyone,
+    engine_for_bench,
+    first_experts,
     interleaved,
     layer_time_s,
     make_tasks,
@@ -51,9 +51,9 @@ def bench_policies(
     on_progress: OnTaskProgress,
     is_cancelled: Callable[[], bool],
 ) -> TaskOutcome:
-    """Runs outside the engine's budget, on the loaded model; the engine is as it was afterwards. Raises
+    """Rebuilds the loaded engine for every variant, outside its budget, and restores it afterwards. Raises
     WaitCancelled."""
-    with borrowed(engine, is_cancelled) as base:
+    with engine_for_bench(engine, is_cancelled) as base:
         return _Bench(engine, base, is_quick, on_progress).run(links)
 
 
@@ -122,7 +122,7 @@ class _Bench:
 
     def _floor_ms(self, tasks: Sequence[Task]) -> float:
         slots = all_slots(self._engine)
-        runs = [run_task(self._engine, self._base, slots, task, everyone(slots)) for task in tasks]
+        runs = [run_task(self._engine, self._base, slots, task, first_experts(slots)) for task in tasks]
         return statistics.median(time for run in runs for time in run.tpot_ms)
 
     def _rate(self, link: str, layer_s: float, floor_ms: float, tasks: Sequence[Task]) -> float | None:
@@ -133,7 +133,7 @@ class _Bench:
         times = StepTimes(layer_s, self._engine.expert_compute_s, floor_ms / 1000)
         runs = [self._run(BASELINE, None, task) for task in tasks]
         slowest, fastest = (self._expert_bytes / layer_s * factor for factor in (1 / 64, 64))
-        for _ in range(_BISECTIONS):  # in the model: a noisy machine would be calibrated to its noise
+        for _ in range(_BISECTIONS):  # on the virtual clock: measured times contain noise
             middle = math.sqrt(slowest * fastest)
             tpot_s = self._modelled_s(BASELINE, tasks, runs, middle, times)
             assert tpot_s is not None, "load-on-demand is exact"
@@ -163,7 +163,7 @@ class _Bench:
         variant, slots = VARIANTS[name], self._slots_of(name)
         warm: Sequence[Sequence[int]] | None = None
         if variant.is_whole:
-            warm = everyone(slots)
+            warm = first_experts(slots)
         elif variant.has_profile:
             warm = self._profiles[task.domain].warm_start(slots)
         return run_task(self._engine, self._config(name, rate), slots, task, warm)
@@ -197,7 +197,7 @@ class _Bench:
     def _modelled_s(
         self, name: str, tasks: Sequence[Task], runs: Sequence[Run], bytes_per_s: float | None, times: StepTimes
     ) -> float | None:
-        """Seconds a token without noise; None where approximate answers would route otherwise, or nothing was moved."""
+        """Mean seconds a token on the virtual clock. None for APPROX, which changes routing, or if nothing was copied."""
         variant, slots = VARIANTS[name], self._slots_of(name)
         if variant.mode == APPROX or bytes_per_s is None:
             return None

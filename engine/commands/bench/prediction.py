@@ -1,9 +1,9 @@
-"""Which hidden state tells best, and how far ahead, what a later layer's router will choose: recall@k, layer by layer.
+"""`bench prediction`: recall@k of a later layer's choice, by the hidden state it is predicted from and the distance.
 
-Asked of layer l about layer l+d, by l+d's own router: the normed MoE input of l as it is; the residual after l's
-attention, through l+d's norm; the residual after l's MoE, through l+d's norm, which comes too late to hide a copy
-under l's experts. Each as it is, and with its mean error taken off (`MeanErrorCorrection`), which learns as it goes and
-is judged before it learns. What is used is also told by rank.
+The router of layer l+d runs on a hidden state of layer l: the normed MoE input of l as it is; the residual after l's
+attention, through l+d's norm; or the residual after l's MoE, through l+d's norm (too late to hide a copy under l's
+experts). Each is measured plain and with its mean error subtracted (`MeanErrorCorrection`, which learns from a token
+only after predicting it). For the hidden state that the engine uses, recall is also given by rank.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 
 from engine.backends.offloaded_model import OffloadedModel
 from engine.commands.bench.recall import Recall
-from engine.commands.bench.workload import Task, borrowed, make_tasks
+from engine.commands.bench.workload import Task, engine_for_bench, make_tasks
 from engine.commands.task_outcome import OnTaskProgress, TaskOutcome
 from engine.lookahead.correction import MeanErrorCorrection
 from engine.lookahead.forms import describe_forms
@@ -29,14 +29,14 @@ _FARTHEST = 4
 
 
 class Truth(NamedTuple):
-    """What a layer chose for a token, and the hidden state its own feeding norm got."""
+    """What a layer chose for a token, and the input of its own feeding norm."""
 
     chosen: Sequence[int]
     hidden: torch.Tensor
 
 
-class _Asked:
-    """One hidden state of one layer, asked about one layer ahead."""
+class _SourceRecall:
+    """Recall of predicting one layer from one hidden state of an earlier layer."""
 
     def __init__(self, predictor: Predictor, top_k: int) -> None:
         ranking = predictor.ranking
@@ -46,9 +46,9 @@ class _Asked:
         )
         self.plain = Recall(top_k)
         self.corrected = Recall(top_k) if ranking else None
-        """None where there are no scores to correct: the router itself is asked."""
+        """None where the router module itself predicts: it gives no logits to correct."""
 
-    def judge(self, normed: torch.Tensor | None, hidden: torch.Tensor, truth: Truth) -> None:
+    def add(self, normed: torch.Tensor | None, hidden: torch.Tensor, truth: Truth) -> None:
         """One token: predicted from `normed`, the router's input, where it is given, else from `hidden`."""
         ranking = self._predictor.ranking
         if ranking is None or self._correction is None or self.corrected is None:
@@ -61,19 +61,23 @@ class _Asked:
             self._correction.learn(self._predictor.logits(truth.hidden))
 
 
+Recalls = dict[tuple[str, int, int], _SourceRecall]
+"""By (hidden state, layers ahead, predicted layer)."""
+
+
 def bench_prediction(
     engine: OffloadedModel, is_quick: bool, on_progress: OnTaskProgress, is_cancelled: Callable[[], bool]
 ) -> TaskOutcome:
-    """With every expert resident, outside the budget; the engine is as it was afterwards. Raises WaitCancelled."""
-    asked: dict[tuple[str, int, int], _Asked] = {}
-    with borrowed(engine, is_cancelled) as base:
+    """Runs with every expert resident, outside the budget, and restores the engine afterwards. Raises WaitCancelled."""
+    recalls: Recalls = {}
+    with engine_for_bench(engine, is_cancelled) as base:
         on_progress("answering with every expert resident", 0, 1)
         tasks = make_tasks(engine, replace(base, prefetch="none"), 16 if is_quick else 48, 1 if is_quick else 3)
         with _block_outputs(engine) as outputs:
             for number, task in enumerate(tasks):
-                on_progress("asking", number, len(tasks))
-                _ask(engine, task, outputs, asked)
-    return _outcome(asked, engine, sum(len(task.answer) - 1 for task in tasks))
+                on_progress("predicting", number, len(tasks))
+                _predict_answer(engine, task, outputs, recalls)
+    return _outcome(recalls, engine, sum(len(task.answer) - 1 for task in tasks))
 
 
 @contextmanager
@@ -100,27 +104,20 @@ def _block_outputs(engine: OffloadedModel) -> Iterator[dict[int, torch.Tensor]]:
             handle.remove()
 
 
-def _ask(
-    engine: OffloadedModel,
-    task: Task,
-    outputs: dict[int, torch.Tensor],
-    asked: dict[tuple[str, int, int], _Asked],
-) -> None:
+def _predict_answer(engine: OffloadedModel, task: Task, outputs: dict[int, torch.Tensor], recalls: Recalls) -> None:
+    """Decodes the task's answer, and predicts every layer at every token."""
     engine.decoder.cache.reset()
     engine.decoder.prefill(task.prompt, lambda done_tok: None)
     for _ in engine.decoder.force(task.answer[:-1]):
         for layer in range(len(engine.layers)):
             for ahead in range(layer + 1, min(layer + 1 + _FARTHEST, len(engine.layers))):
-                _ask_about(engine, layer, ahead, outputs, asked)
+                _predict_layer(engine, layer, ahead, outputs, recalls)
 
 
-def _ask_about(
-    engine: OffloadedModel,
-    layer: int,
-    ahead: int,
-    outputs: dict[int, torch.Tensor],
-    asked: dict[tuple[str, int, int], _Asked],
+def _predict_layer(
+    engine: OffloadedModel, layer: int, ahead: int, outputs: dict[int, torch.Tensor], recalls: Recalls
 ) -> None:
+    """Adds one token's predictions of layer `ahead`, one from each hidden state of `layer`."""
     lookahead = engine.lookahead
     own, far = lookahead.predictors[layer], lookahead.predictors[ahead]
     hidden, far_hidden = lookahead.inputs[layer], lookahead.inputs[ahead]
@@ -134,32 +131,32 @@ def _ask_about(
         sources.append((AFTER_MOE, None, outputs[layer]))
     for name, normed, state in sources:
         key = name, ahead - layer, ahead
-        if key not in asked:
-            asked[key] = _Asked(far, engine.layers[ahead].geometry.top_k)
-        asked[key].judge(normed, state, truth)
+        if key not in recalls:
+            recalls[key] = _SourceRecall(far, engine.layers[ahead].geometry.top_k)
+        recalls[key].add(normed, state, truth)
 
 
-def _outcome(asked: dict[tuple[str, int, int], _Asked], engine: OffloadedModel, num_tok: int) -> TaskOutcome:
+def _outcome(recalls: Recalls, engine: OffloadedModel, num_tok: int) -> TaskOutcome:
     report: dict[str, object] = {"num_tok": num_tok, "forms": describe_forms(engine.lookahead.forms()[1:])}
     lines = [
         f"recall@k of what a later layer's router chooses, over {num_tok} written tokens, and its worst layer",
         f"  {report['forms']}",
-        f"  {'asked of layer l':<28}{'about':<8}{'plain':>8}{'worst':>18}{'corrected':>11}{'worst':>18}",
+        f"  {'from, in layer l':<28}{'of':<8}{'plain':>8}{'worst':>18}{'corrected':>11}{'worst':>18}",
     ]
     for name in (NORMED, AFTER_ATTENTION, AFTER_MOE):
         for distance in range(1, _FARTHEST + 1):
-            states = {ahead: state for (kind, far, ahead), state in asked.items() if (kind, far) == (name, distance)}
+            states = {ahead: state for (kind, far, ahead), state in recalls.items() if (kind, far) == (name, distance)}
             if states:
                 report[f"{name}, l+{distance}"] = _as_dict(states)
                 lines.append(_line(name, distance, states))
-    near = {ahead: state for (kind, far, ahead), state in asked.items() if (kind, far) == (AFTER_ATTENTION, 1)}
+    near = {ahead: state for (kind, far, ahead), state in recalls.items() if (kind, far) == (AFTER_ATTENTION, 1)}
     lines.extend(_by_rank(near))
-    if not asked:
-        lines.append(f"  no router of the {len(engine.layers)} layers can be asked out of its place")
-    return TaskOutcome(bool(asked), report, tuple(lines))
+    if not recalls:
+        lines.append(f"  no router of the {len(engine.layers)} layers can be run ahead: nothing is predicted")
+    return TaskOutcome(bool(recalls), report, tuple(lines))
 
 
-def _as_dict(states: dict[int, _Asked]) -> dict[str, object]:
+def _as_dict(states: dict[int, _SourceRecall]) -> dict[str, object]:
     return {
         "plain": {layer: state.plain.rates for layer, state in sorted(states.items())},
         "corrected": {
@@ -168,7 +165,7 @@ def _as_dict(states: dict[int, _Asked]) -> dict[str, object]:
     }
 
 
-def _line(name: str, distance: int, states: dict[int, _Asked]) -> str:
+def _line(name: str, distance: int, states: dict[int, _SourceRecall]) -> str:
     text = f"  {name:<28}{'l+' + str(distance):<8}"
     plain = {layer: state.plain.at_k for layer, state in states.items()}
     corrected = {layer: state.corrected.at_k for layer, state in states.items() if state.corrected is not None}
@@ -181,8 +178,8 @@ def _line(name: str, distance: int, states: dict[int, _Asked]) -> str:
     return text
 
 
-def _by_rank(states: dict[int, _Asked]) -> Iterator[str]:
-    """What is used: the residual after attention, one layer ahead."""
+def _by_rank(states: dict[int, _SourceRecall]) -> Iterator[str]:
+    """Lines for what the engine uses: the residual after attention, one layer ahead."""
     if not states:
         return
     ranks = sorted({rank for state in states.values() for rank in state.plain.rates})

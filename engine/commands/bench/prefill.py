@@ -1,7 +1,8 @@
-"""How prefill gets its experts, by prompt length: whole layers staged, only what was routed to, or one at a time.
+"""`bench prefill`: the three prefill paths by prompt length: whole layers staged, selected experts, or one at a time.
 
-After "MoE-CORE: Coordinated Expert Offload", section "Mechanism": full-layer staging is to pay from floor(K_l / k_l)
-tokens on. Every run starts from the same full decode set, which prefill leaves alone; paths and lengths take turns.
+After "MoE-CORE: Coordinated Expert Offload", section "Mechanism": full-layer staging should be faster from floor(K_l /
+k_l) tokens on. Every run starts with the same full decode slots, which prefill must not change; paths and lengths are
+interleaved.
 """
 
 from __future__ import annotations
@@ -14,7 +15,14 @@ from time import perf_counter
 
 from engine.backends.offloaded_model import OffloadedModel
 from engine.commands.bench.links import RATIO_OF_PAPER, check_link, fixed_rate, link_label
-from engine.commands.bench.workload import borrowed, everyone, layer_time_s, make_tasks, share_of_experts, warm_up
+from engine.commands.bench.workload import (
+    engine_for_bench,
+    first_experts,
+    layer_time_s,
+    make_tasks,
+    share_of_experts,
+    warm_up,
+)
 from engine.commands.task_outcome import OnTaskProgress, TaskOutcome
 from engine.config import FULL_LAYER, RING, EngineConfig
 from engine.errors import ConfigError
@@ -32,7 +40,7 @@ class _Run:
     prefill_ms: float
     bytes_loaded: int
     is_set_kept: bool
-    """The decode set was the same afterwards."""
+    """Prefill left the decode slots as they were."""
     first_token: int
 
 
@@ -43,13 +51,13 @@ def bench_prefill(
     on_progress: OnTaskProgress,
     is_cancelled: Callable[[], bool],
 ) -> TaskOutcome:
-    """On half of the experts; outside the budget, the engine is as it was afterwards. Raises WaitCancelled,
-    ConfigError."""
+    """Runs with half of the experts resident, outside the budget, and restores the engine afterwards. Raises
+    ConfigError, WaitCancelled."""
     for link in links:
         check_link(link)
         if link == RATIO_OF_PAPER:
             raise ConfigError("Link B is calibrated on decode.", "Take A, own or a bandwidth.")
-    with borrowed(engine, is_cancelled) as base:
+    with engine_for_bench(engine, is_cancelled) as base:
         return _Bench(engine, base, 2 if is_quick else 5, on_progress).run(links)
 
 
@@ -75,7 +83,7 @@ class _Bench:
         self._on_progress("calibrating", 0, 1)
         (task,) = make_tasks(engine, self._base, 8, 1, shipped_domains()[:1])
         layer_s = layer_time_s(engine, task)
-        words = task.prompt * (max(self._lengths) // len(task.prompt) + 1)
+        ids = task.prompt * (max(self._lengths) // len(task.prompt) + 1)
         report: dict[str, object] = {"switch_tok": self._switch_tok, "slots": list(self._slots)}
         lines = [
             f"prefill by prompt length, {self._slots[0]} slots a layer, {self._num_rounds} rounds; whole layers are "
@@ -84,19 +92,19 @@ class _Bench:
         is_ok = True
         for link in links:
             rate = fixed_rate(link, engine, layer_s)
-            runs = self._measure(link, rate, words)
+            runs = self._measure(link, rate, ids)
             is_ok &= all(run.is_set_kept for many in runs.values() for run in many) and self._is_equal(runs)
             report[f"link {link}"] = {"bytes_per_s": rate, "rows": self._as_dicts(runs)}
             lines += ["", link_label(link, rate), *self._as_lines(runs)]
         return TaskOutcome(is_ok, {**report, "is_exact": is_ok}, tuple(lines))
 
-    def _measure(self, link: str, rate: float | None, words: list[int]) -> dict[tuple[int, str], list[_Run]]:
+    def _measure(self, link: str, rate: float | None, ids: list[int]) -> dict[tuple[int, str], list[_Run]]:
         kinds = list(product(self._lengths, (_WHOLE, _SELECTIVE, _PIPELINE)))
         runs = {kind: list[_Run]() for kind in kinds}
         for number in range(self._num_rounds):
             self._on_progress(f"link {link}", number, self._num_rounds)
             for length, path in kinds if number % 2 == 0 else reversed(kinds):
-                runs[length, path].append(self._run(path, rate, words[:length]))
+                runs[length, path].append(self._run(path, rate, ids[:length]))
         return runs
 
     def _run(self, path: str, rate: float | None, prompt: list[int]) -> _Run:
@@ -104,7 +112,7 @@ class _Bench:
         engine.rebuild(self._config(path, rate), self._slots)
         if isinstance(engine.prefill, LayerPrefill):
             engine.prefill.switch_tok = [1 if path == _WHOLE else _NEVER] * len(engine.layers)
-        warm_up(engine, everyone(self._slots))
+        warm_up(engine, first_experts(self._slots))
         before, counters = engine.cache.residents(), engine.cache.total_counters()
         start = perf_counter()
         logits = engine.decoder.prefill(prompt, lambda done_tok: None)

@@ -1,4 +1,4 @@
-"""How many predicted experts were chosen, by their rank in the prediction."""
+"""Recall of predicted experts, by their rank in the prediction."""
 
 from __future__ import annotations
 

@@ -25,13 +25,13 @@ class VariantRow:
     speedup: float
     """Load-on-demand's mean TPOT over this one's: the median of the ratios task by task."""
     speedup_range: tuple[float, float]
-    """The least and the most of those ratios."""
+    """The smallest and the largest of those ratios."""
     bound_loads_per_tok: float
     """The fewest loads any policy could make with the same bytes from the same initial contents."""
     times_the_limit: float
     """Mean TPOT over the larger of the compute floor and the time those loads take on the link."""
     modelled_speedup: float | None
-    """What `VirtualRun` makes of the ratio: no noise, no cost of copies to compute. None where it has no say."""
+    """The ratio by `VirtualRun`: without noise, and copies do not slow compute. None where it cannot be modelled."""
     counters: Counters
     link_wait_rate: float
     num_tok: int

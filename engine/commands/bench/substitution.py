@@ -1,4 +1,4 @@
-"""What approximate substitution buys and costs over alpha: availability against the distance from exact."""
+"""`bench policies`, substitution: availability and distance from the exact logits, by alpha."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def sweep_alpha(
     alphas: Sequence[float],
     on_progress: OnTaskProgress,
 ) -> list[Distance]:
-    """Every alpha at half and at a quarter of the experts; the exact answers are forced, token by token.
+    """Measures every alpha with half and a quarter of the experts resident, on the tokens of the exact answers.
 
-    Raises WaitCancelled. Leaves the engine rebuilt.
+    Rebuilds the engine and leaves it so. Raises WaitCancelled.
     """
     rows: list[Distance] = []
     for share in _SHARES:

@@ -1,7 +1,7 @@
 """A synthetic MoE layer of 128 small experts, 8 a token, half of which miss: the overhead of one layer.
 
-The real layer, cache, policy and link, over experts in memory that are small enough for their compute and copies to
-hardly count. Qwen3-MoE and GLM-4.5-Air have this shape; the demo has 16 experts and k = 2.
+The real layer, cache, policy and link run over experts in memory, small enough that computing and copying them takes
+almost no time. Qwen3-MoE and GLM-4.5-Air have this shape; the demo has 16 experts and k = 2.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The choices of policies that the bench compares.
+"""The combinations of policies that `bench policies` compares.
 
 After the ablations of "MoE-CORE: Coordinated Expert Offload": load-on-demand, prefetch depth, eviction, domain profile,
 nonuniform slots, substitution.
@@ -13,18 +13,18 @@ from engine.config import APPROX, EXACT
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A choice of policies."""
+    """One combination of policies."""
 
     eviction: str
     prefetch: str
     depth: int = 1
     mode: str = EXACT
     is_whole: bool = False
-    """Every expert has a slot and is there: the compute floor."""
+    """Every expert has a slot and is resident: the compute floor."""
     has_profile: bool = False
-    """The cache begins with what the domain's profile says."""
+    """The cache is warmed by the domain's profile."""
     has_moved_slots: bool = False
-    """Slots are shared out by what the profiles say."""
+    """Slots are moved between layers by the profiles' curves."""
 
 
 FLOOR, BASELINE = "all resident", "load-on-demand"

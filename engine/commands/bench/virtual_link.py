@@ -1,4 +1,4 @@
-"""A link on a virtual clock: copies take what their bytes take at a given bandwidth; no thread, no bytes moved."""
+"""A link on a virtual clock: a copy takes its bytes over a given bandwidth; there are no threads, and no bytes move."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from offload.link.expert_link import DEMAND, PREFETCH, ExpertCopy
 
 
 class VirtualClock:
-    """Seconds, moved on by the code that computes or waits."""
+    """Seconds; advanced by the code that computes or waits."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -21,7 +21,7 @@ class VirtualClock:
 
 
 class VirtualCopy:
-    """An ExpertCopy whose wait moves the clock."""
+    """An ExpertCopy whose `wait` advances the clock."""
 
     __slots__ = (
         *("layer", "expert", "num_bytes", "moved_bytes", "priority", "is_started", "is_done", "error"),
@@ -37,7 +37,7 @@ class VirtualCopy:
         self._link = link
 
     def wait(self, is_cancelled: Callable[[], bool] | None = None) -> float:
-        """See ExpertCopy; `is_cancelled` is not asked. Moves the clock."""
+        """See ExpertCopy; advances the clock, and ignores `is_cancelled`."""
         if self.error is not None:
             raise self.error
         return self._link.wait_for(self)
@@ -128,12 +128,12 @@ class VirtualLink:
             self._running.end_s = start_s + self._running.num_bytes / self._bytes_per_s
 
     def pass_time(self, seconds: float) -> None:
-        """Moves the clock on; the copies due meanwhile start and end."""
+        """Advances the clock; copies due meanwhile start and end."""
         self.clock.now_s += seconds
         self.catch_up()
 
     def wait_for(self, copy: VirtualCopy) -> float:
-        """Moves the clock to the end of a copy; returns the seconds waited."""
+        """Advances the clock to the end of a copy; returns the seconds waited."""
         began_s = self.clock.now_s
         while not copy.is_done:
             assert self._running is not None, "a copy that is waited for is queued or running"

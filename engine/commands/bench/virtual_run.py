@@ -1,7 +1,7 @@
-"""A recorded task run on a virtual clock, free of the machine's noise: the real cache, policies and prefetching over
-recorded routing and predictions, with the compute of a layer and the bandwidth of the link as given numbers.
+"""Runs a recorded task on a virtual clock, without the machine's noise: the real cache, policies and prefetching over
+recorded routing and predictions, with given numbers for a layer's compute and the link's bandwidth.
 
-Left out: how copies and compute slow each other down, and the overhead of the policies themselves.
+Not modelled: how copies and compute slow each other down, and the overhead of the policies themselves.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class RecordedLookahead:
         return self._forecasts[self.step][layer].get(ahead, [])
 
     def learn(self, layer: int) -> None:
-        """See Forecaster; recorded predictions have learned already."""
+        """See Forecaster; does nothing, since predictions are recorded."""
 
 
 class VirtualRun:
@@ -72,7 +72,7 @@ class VirtualRun:
     ) -> None:
         """`initial[l]`: the experts of layer l resident when decode begins. `weights`: of history eviction."""
         self._trace, self._times = task.trace.decode_only(), times
-        geometry = _in_small(self._trace.geometry)
+        geometry = _scaled_down(self._trace.geometry)
         self._clock = VirtualClock()
         self._link = VirtualLink(self._clock, bytes_per_s / _SCALE)
         pool = SlotPool(slots_per_layer, [layer.expert_bytes for layer in geometry.layers])
@@ -115,11 +115,11 @@ class VirtualRun:
         return None if scores is None else scores[step, layer, :num_experts].astype(np.float32)
 
     def _compute(self, seconds: float) -> None:
-        """Moves the clock on; copies due meanwhile land at their own times."""
+        """Advances the clock; copies due meanwhile land at their own times."""
         self._link.pass_time(max(seconds, 0.0))
 
 
-def _in_small(geometry: Geometry) -> Geometry:
+def _scaled_down(geometry: Geometry) -> Geometry:
     """Experts of 1/1024 of the bytes, for a link of 1/1024 of the bandwidth: the same times in less memory."""
     return Geometry(
         tuple(replace(layer, expert_bytes=max(layer.expert_bytes // _SCALE, 1)) for layer in geometry.layers)

@@ -1,4 +1,4 @@
-"""The work every variant of a bench does: real prompts, answered greedily, with the unhurried truth about each kept."""
+"""Tasks that the variants of a bench run: prompts with their exact greedy answers, routing, predictions and logits."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Run:
     """One variant on one task."""
 
     ttft_ms: float
-    """Prefill goes over the real link, whatever decode's is."""
+    """Milliseconds to the first token; prefill uses the real link, also where decode's is emulated."""
     tpot_ms: list[float]
     counters: Counters
     """Of decode alone."""
@@ -56,17 +56,17 @@ class Run:
     initial: tuple[tuple[int, ...], ...]
     """Per layer, the experts resident when decode began."""
     is_exact: bool
-    """The answer's tokens are the task's."""
+    """The answer's tokens equal the task's."""
     best_bytes_per_s: float | None
-    """The best bandwidth the link showed; None where nothing was moved."""
+    """The highest bandwidth measured; None where nothing was copied."""
 
 
 @contextmanager
-def borrowed(engine: OffloadedModel, is_cancelled: Callable[[], bool]) -> Iterator[EngineConfig]:
-    """The engine for a bench that rebuilds it: EXACT, and stopped after any layer by `is_cancelled`.
+def engine_for_bench(engine: OffloadedModel, is_cancelled: Callable[[], bool]) -> Iterator[EngineConfig]:
+    """Context for a bench that rebuilds the engine: sets EXACT, and lets `is_cancelled` stop a forward after any layer.
 
-    Yields the configuration to start from. Afterwards the engine is as it was, with an empty expert cache. Raises
-    BudgetError when there is no room for every expert, and WaitCancelled out of forwards.
+    Yields the configuration to start from. Afterwards the engine has its old configuration, slots and mode, and an
+    empty expert cache. Raises BudgetError when memory is too small for all experts, and WaitCancelled in a forward.
     """
     require_free(engine.loaded.plan.geometry.expert_bytes_total, "Holding every expert, to measure the floor,")
     kept = engine.config, engine.budget.slots_per_layer
@@ -89,16 +89,16 @@ def make_all_resident(engine: OffloadedModel, config: EngineConfig) -> None:
     """Rebuilds the engine with a slot for every expert, and fills them."""
     slots = all_slots(engine)
     engine.rebuild(config, slots)
-    warm_up(engine, everyone(slots))
+    warm_up(engine, first_experts(slots))
 
 
-def everyone(slots_per_layer: Sequence[int]) -> list[range]:
-    """Per layer, the experts 0, 1, ... that fill its slots: all of them, where there are as many."""
+def first_experts(slots_per_layer: Sequence[int]) -> list[range]:
+    """Per layer, experts 0, 1, ... for its slots; all experts where each has a slot."""
     return [range(num_slots) for num_slots in slots_per_layer]
 
 
 def warm_up(engine: OffloadedModel, experts: Sequence[Sequence[int]]) -> None:
-    """As `warm_layers`, over the real link."""
+    """As `warm_layers`, over the real link also where it is emulated."""
     rate, engine.link.emulated_bytes_per_s = engine.link.emulated_bytes_per_s, None
     warm_layers(engine.cache, experts, engine.state.is_cancelled)
     engine.link.emulated_bytes_per_s = rate
@@ -107,8 +107,8 @@ def warm_up(engine: OffloadedModel, experts: Sequence[Sequence[int]]) -> None:
 def make_tasks(
     engine: OffloadedModel, config: EngineConfig, num_tok: int, per_domain: int, domains: Sequence[str] | None = None
 ) -> list[Task]:
-    """The first prompts of `domains`, by default of every shipped one, answered with every expert resident. Leaves the
-    engine rebuilt so."""
+    """Answers the first prompts of `domains` (by default, of every shipped one) with every expert resident. Rebuilds
+    the engine and leaves it so."""
     make_all_resident(engine, config)
     room = engine.budget.context_tok - num_tok
     if room < 1:
@@ -134,7 +134,7 @@ def _task(engine: OffloadedModel, domain: str, prompt: list[int], num_tok: int) 
         engine.decoder.cache.reset()
         logits = [engine.decoder.prefill(prompt, lambda done_tok: None)]
         answer = [int(logits[0].argmax())]
-        with _forecasts_taken(engine, forecasts):
+        with _recording_forecasts(engine, forecasts):
             while len(answer) < num_tok:
                 forecasts.append([])
                 logits += [row.clone() for row in engine.decoder.force(answer[-1:])]
@@ -145,8 +145,8 @@ def _task(engine: OffloadedModel, domain: str, prompt: list[int], num_tok: int) 
 
 
 @contextmanager
-def _forecasts_taken(engine: OffloadedModel, forecasts: list[list[dict[int, list[int]]]]) -> Iterator[None]:
-    """Asks the routers of the next layers after every layer's step, and adds what they say to the last entry."""
+def _recording_forecasts(engine: OffloadedModel, forecasts: list[list[dict[int, list[int]]]]) -> Iterator[None]:
+    """Context: after every layer's step, predicts the next layers and adds that to the last entry of `forecasts`."""
     lookahead, num_layers, kept = engine.lookahead, len(engine.layers), engine.state.after_layer
 
     def take(layer: int) -> None:
@@ -169,12 +169,16 @@ def run_task(
     task: Task,
     warm: Sequence[Sequence[int]] | None = None,
 ) -> Run:
-    """The task under other policies, from an empty expert cache, or one holding `warm`. Raises WaitCancelled."""
+    """Runs the task under `config`, from an empty expert cache or one warmed with `warm`. Rebuilds the engine. Raises
+    WaitCancelled."""
     engine.rebuild(config, slots_per_layer)
     engine.set_mode(config.mode)
     if warm is not None:
         warm_up(engine, warm)
-    rate, engine.link.emulated_bytes_per_s = engine.link.emulated_bytes_per_s, None  # decode is what is compared
+    rate, engine.link.emulated_bytes_per_s = (
+        engine.link.emulated_bytes_per_s,
+        None,
+    )  # only decode uses the emulated link
     start = perf_counter()
     logits = engine.decoder.prefill(task.prompt, lambda done_tok: None)
     engine.link.emulated_bytes_per_s = rate
@@ -214,12 +218,12 @@ def share_of_experts(engine: OffloadedModel, share: float) -> tuple[int, ...]:
 
 
 def layer_time_s(engine: OffloadedModel, task: Task) -> float:
-    """Median seconds from one MoE layer's end to the next one's, every expert resident: what can hide a copy."""
+    """Median seconds from one MoE layer's end to the next one's with every expert resident: what can hide a copy."""
     ends: list[tuple[int, float]] = []
     kept, engine.state.after_layer = engine.state.after_layer, lambda layer: ends.append((layer, perf_counter()))
     try:
         slots = all_slots(engine)
-        run_task(engine, replace(engine.config, link_bytes_per_s=None), slots, task, everyone(slots))
+        run_task(engine, replace(engine.config, link_bytes_per_s=None), slots, task, first_experts(slots))
     finally:
         engine.state.after_layer = kept
     pairs = _steps_between(ends)
@@ -234,7 +238,7 @@ def _steps_between(ends: list[tuple[int, float]]) -> list[float]:
 def interleaved(
     names: Sequence[str], tasks: Sequence[Task], run: Callable[[str, Task], Run]
 ) -> Iterator[tuple[str, Run]]:
-    """Every variant on every task, the order of variants turned round from task to task."""
+    """Runs every variant on every task; every second task takes the variants in reverse order."""
     for number, task in enumerate(tasks):
         for name in names if number % 2 == 0 else list(reversed(names)):
             yield name, run(name, task)

@@ -1,4 +1,4 @@
-"""What an answer depends on, checked one by one without loading a model: each check with what to do about it."""
+"""Checks what an answer depends on, without loading a model; each finding says what to do about it."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from offload.errors import OffloadError, WaitCancelled
 
 
 class Examination(Protocol):
-    """Checks that go together."""
+    """A group of checks."""
 
     def steps(self) -> Iterator[tuple[str, Callable[[], Check]]]:
-        """(name, what finds out), in order; a later one may build on what an earlier one found."""
+        """(name, function that checks), in order; a later check may use what an earlier one found."""
         ...
 
 
 def diagnose(config: EngineConfig, on_progress: OnTaskProgress, is_cancelled: Callable[[], bool]) -> TaskOutcome:
-    """All checks. A check that raises has failed; the others go on. Raises WaitCancelled."""
+    """Runs all checks. One that raises counts as failed, and the next one runs. Raises WaitCancelled."""
     examinations: tuple[Examination, ...] = (MachineExamination(config), ModelExamination(config, is_cancelled))
     steps = [step for examination in examinations for step in examination.steps()]
     checks = []
-    for number, (name, find_out) in enumerate(steps):
+    for number, (name, run_check) in enumerate(steps):
         if is_cancelled():
             raise WaitCancelled("Stopped.")
         on_progress(f"checking: {name}", number, len(steps))
-        checks.append(_checked(name, find_out))
+        checks.append(_checked(name, run_check))
     return TaskOutcome(
         is_ok=all(check.verdict != FAIL for check in checks),
         report={"checks": [asdict(check) for check in checks]},
@@ -41,14 +41,14 @@ def diagnose(config: EngineConfig, on_progress: OnTaskProgress, is_cancelled: Ca
     )
 
 
-def _checked(name: str, find_out: Callable[[], Check]) -> Check:
+def _checked(name: str, run_check: Callable[[], Check]) -> Check:
     try:
-        return find_out()
+        return run_check()
     except WaitCancelled:
         raise
     except (MoeChatError, OffloadError) as error:
         return Check(name, FAIL, error.message, error.hint)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
+    except Exception as error:  # noqa: BLE001 - any failure is reported as a finding
         traceback.print_exc()
         return Check(name, FAIL, f"could not be checked: {type(error).__name__}: {error}", "See the engine's log.")
 

@@ -1,4 +1,4 @@
-"""How fast a checkpoint's experts come through the link, measured on its own files without loading it."""
+"""Measures the link's bandwidth by reading experts of a checkpoint, without loading the model."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _FUSED = re.compile(r"(.*\.experts)\.")
 _SEED = 7
 _TRIAL_S = 0.6
 _MAX_BYTES = 512 << 20
-"""Read, and dropped from the file cache, at most."""
+"""The most that is read, and dropped from the file cache before."""
 
 
 class LinkTrial(NamedTuple):
-    """The same experts read twice. The system was asked to drop them from its file cache before the first time, and
-    need not have done so: only then is it the disk that was measured."""
+    """The same experts read twice. Before the first read the system is asked to drop them from its file cache. If it
+    did, the first figure is the disk's; if not, it is the file cache's, as the second one."""
 
     num_bytes: int
     first_bytes_per_s: float
@@ -49,7 +49,7 @@ def try_link(folder: Path, num_threads: int, is_cancelled: Callable[[], bool]) -
     sizes = [_size(spans) for spans in experts]
     slots = [memoryview(bytearray(max(sizes))) for _ in range(2 * num_threads)]
     with closing(FileSource([experts])) as source, closing(Link(source, num_threads)) as link:
-        _forget(experts)
+        _drop_from_file_cache(experts)
         num_read, first = _read(link, slots, sizes, is_cancelled)
         _, again = _read(link, slots, sizes[:num_read], is_cancelled)
     return LinkTrial(sum(sizes[:num_read]), first, again)
@@ -60,7 +60,7 @@ def _size(spans: tuple[Span, ...]) -> int:
 
 
 def expert_spans(entries: Iterable[TensorEntry]) -> list[tuple[Span, ...]]:
-    """The runs of bytes of every expert, whichever way it is stored: a tensor of its own, or a row of a fused one."""
+    """The runs of bytes of every expert, stored as tensors of its own or as rows of fused ones."""
     parts: dict[str, list[tuple[str, int, int]]] = defaultdict(list)
     for entry in entries:
         if not entry.num_bytes:
@@ -83,7 +83,7 @@ def _placed(runs: list[tuple[str, int, int]]) -> tuple[Span, ...]:
 
 
 def _read(link: Link, slots: list[memoryview], sizes: list[int], is_cancelled: Callable[[], bool]) -> tuple[int, float]:
-    """(experts read, bytes per second): as many copies on the way as there are slots, until the time is up."""
+    """Keeps one copy per slot in flight until the time is up; returns (experts read, bytes per second)."""
     on_way: deque[Copy] = deque()
     start_s, number = perf_counter(), 0
     while number < len(sizes) and perf_counter() - start_s < _TRIAL_S:
@@ -98,7 +98,7 @@ def _read(link: Link, slots: list[memoryview], sizes: list[int], is_cancelled: C
     return number, sum(sizes[:number]) / (perf_counter() - start_s)
 
 
-def _forget(experts: list[tuple[Span, ...]]) -> None:
+def _drop_from_file_cache(experts: list[tuple[Span, ...]]) -> None:
     """Asks the system to drop these bytes from its file cache, so that they come from the disk."""
     if not hasattr(os, "posix_fadvise"):
         return

@@ -1,4 +1,4 @@
-"""What the machine brings: device, cores, memory, libraries, disk."""
+"""Checks of the machine: device, cores, memory, libraries, disk."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from engine.plan import machine
 
 _PACKAGE = "moe-chat"
 _PINNED = ("torch", "transformers")
-"""Another version of these changes results, or breaks the loading."""
+"""Another version of these may change results, or fail to load a model."""
 _LITTLE_MEMORY_BYTES = 2 << 30
 _LITTLE_DISK_BYTES = 2 << 30
 
 
 class MachineExamination:
-    """Needs no model."""
+    """Checks that need no model."""
 
     def __init__(self, config: EngineConfig) -> None:
         self._config = config
@@ -52,7 +52,7 @@ class MachineExamination:
         if asked and asked > cores:
             return Check("cores", WARN, found, "Ask for at most as many compute threads as there are cores.")
         if cores == 1:
-            return Check("cores", WARN, found, "One core computes and copies in turn: give the process another one.")
+            return Check("cores", WARN, found, "Computing and copying share one core: give the process another one.")
         return Check("cores", OK, found)
 
     def _memory(self) -> Check:

@@ -1,4 +1,4 @@
-"""What the model brings: its files, its chat template, whether it fits, and how fast its experts can be read."""
+"""Checks of the model: its files, its chat template, whether it fits, and how fast its experts can be read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SLOW_BYTES_PER_S = 200e6
 
 
 class ModelExamination:
-    """One model, as far as it is on this machine: nothing is downloaded or built, no weight is kept."""
+    """Checks of one model. Downloads and builds nothing, and keeps no weight."""
 
     def __init__(self, config: EngineConfig, is_cancelled: Callable[[], bool]) -> None:
         self._config, self._is_cancelled = config, is_cancelled
@@ -34,18 +34,18 @@ class ModelExamination:
     def steps(self) -> Iterator[tuple[str, Callable[[], Check]]]:
         """See Examination."""
         yield "model", self._model
-        for name, find_out in (
+        for name, run_check in (
             ("checkpoint", self._checkpoint),
             ("chat template", self._template),
             ("fit", self._fit),
             ("link", self._link),
         ):
-            yield name, partial(self._if_there, name, find_out)
+            yield name, partial(self._if_present, name, run_check)
 
-    def _if_there(self, name: str, find_out: Callable[[Path], Check]) -> Check:
+    def _if_present(self, name: str, run_check: Callable[[Path], Check]) -> Check:
         if self._folder is None:
             return Check(name, WARN, "not checked: there is no model to check")
-        return find_out(self._folder)
+        return run_check(self._folder)
 
     def _model(self) -> Check:
         name = self._config.model

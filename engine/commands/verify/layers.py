@@ -1,4 +1,4 @@
-"""Each MoE layer's recorded calls through the library's experts function, one layer in memory at a time."""
+"""Verifies layer by layer: recorded calls run through the library's experts function, one layer in memory at a time."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from transformers.integrations.moe import grouped_mm_experts_forward
 from engine.backends.offloaded_model import OffloadedModel
 from engine.backends.transformers.stored_weights import WithheldModule
 from engine.commands.task_outcome import OnTaskProgress
-from engine.commands.verify.found import Found
+from engine.commands.verify.comparison import ComparisonResult
 from engine.experts.layer import MoeLayer
 from offload.errors import WaitCancelled
 
 
 @dataclass(slots=True)
 class LayerCalls:
-    """What one MoE layer got and gave, call by call: (hidden, index, weights, out)."""
+    """The recorded calls of one MoE layer: inputs and output, (hidden, index, weights, out)."""
 
     calls: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]] = field(default_factory=list)
 
@@ -29,7 +29,7 @@ def layer_by_layer(
     num_tok: int,
     on_progress: OnTaskProgress,
     is_cancelled: Callable[[], bool],
-) -> Found:
+) -> ComparisonResult:
     """Answers the shortest prompt and checks every call of every layer. Raises WaitCancelled."""
     prompt = min(prompts, key=len)
     checks = [LayerCalls() for _ in engine.layers]
@@ -49,7 +49,7 @@ def layer_by_layer(
 
 
 class RecordingCalls:
-    """While active, every MoE layer's inputs and outputs are kept."""
+    """Context: records every MoE layer's calls in `checks` while it is entered."""
 
     def __init__(self, engine: OffloadedModel, checks: list[LayerCalls]) -> None:
         self._engine, self._checks = engine, checks
@@ -73,8 +73,8 @@ class RecordingCalls:
 
 
 def _library_agrees(engine: OffloadedModel, withheld: WithheldModule, check: LayerCalls) -> list[bool]:
-    """Materialises one experts module, runs the library's function on the recorded inputs, takes the weights off
-    again."""
+    """Per recorded call: whether the library's experts function gives the same output. Loads the module's weights for
+    this, and removes them afterwards."""
     module, model = withheld.module, engine.loaded.model
     try:
         for name, parameter in withheld.parameters.items():

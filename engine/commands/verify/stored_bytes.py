@@ -1,4 +1,4 @@
-"""Bytes: sampled slots against the files, and every stored value for being a number."""
+"""Checks stored bytes: sampled slots against the files, and every stored tensor for NaN and infinite values."""
 
 from __future__ import annotations
 

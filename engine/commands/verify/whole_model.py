@@ -1,4 +1,4 @@
-"""The same prompts through the whole model in memory: token ids and logits must be equal."""
+"""Verifies against the whole model in memory: token ids and logits must be equal."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from transformers import AutoModelForCausalLM
 from engine.backends.offloaded_model import OffloadedModel
 from engine.checkpoint.library_folder import folder_for_library
 from engine.commands.task_outcome import OnTaskProgress
-from engine.commands.verify.found import Found
+from engine.commands.verify.comparison import ComparisonResult
 from engine.config import format_bytes
 from offload.errors import WaitCancelled
 
 
 class Comparison(NamedTuple):
-    """One prompt, ours against the library's."""
+    """One prompt: this engine's output compared with the library's."""
 
     prompt_tok: int
     new_tok: int
@@ -37,7 +37,7 @@ def against_whole_model(
     num_tok: int,
     on_progress: OnTaskProgress,
     is_cancelled: Callable[[], bool],
-) -> Found:
+) -> ComparisonResult:
     """Loads the library's model beside the engine, outside its budget. Raises WaitCancelled."""
     on_progress("loading the whole model", 0, len(prompts))
     whole = load_whole(engine)
@@ -65,8 +65,8 @@ def against_whole_model(
 def load_whole(engine: OffloadedModel) -> Any:
     """The unmodified model of the same checkpoint, held whole, with the library's own experts function.
 
-    In memory of its own: the library maps the files, where tensors begin anywhere, and some kernels multiply float32 in
-    another order where a tensor does not begin at a multiple of 16 bytes.
+    Weights are copied out of the mapped files: some kernels multiply float32 in another order where a tensor does not
+    begin at a multiple of 16 bytes, and in a file it may begin anywhere.
     """
     with folder_for_library(engine.loaded.folder) as folder:
         whole = AutoModelForCausalLM.from_pretrained(

@@ -36,7 +36,7 @@ PHASES = (
     Phase("verify", ("verify", *TINY), "comparing"),
     Phase("bench overhead", ("bench", "overhead", *ROOMY), "rounds"),
     Phase("bench policies", ("bench", "policies", "--quick", *FAST), "answering"),
-    Phase("bench prediction", ("bench", "prediction", "--quick", *FAST), "asking"),
+    Phase("bench prediction", ("bench", "prediction", "--quick", *FAST), "predicting"),
     Phase("bench prefill", ("bench", "prefill", "--quick", *FAST), "calibrating"),
     Phase("bench screen", ("bench", "screen", "--quick", *TINY), "pairs"),
     Phase("profile build", ("profile", "build", *TINY), "recording"),

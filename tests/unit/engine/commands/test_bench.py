@@ -10,7 +10,7 @@ from engine.commands.bench.policies import bench_policies
 from engine.commands.bench.prediction import bench_prediction
 from engine.commands.bench.prefill import bench_prefill
 from engine.commands.bench.variants import QUICK_VARIANTS
-from engine.commands.bench.workload import borrowed, make_all_resident
+from engine.commands.bench.workload import engine_for_bench, make_all_resident
 from engine.errors import ConfigError
 from offload.errors import WaitCancelled
 from tests.architectures.test_matrix import open_model, prompt_of
@@ -29,7 +29,7 @@ def test_borrowed_it_is_exact_and_given_back_as_it_was(tmp_path: Path) -> None:
     engine = open_model(save_checkpoint(tmp_path / "m", "qwen3_moe"), residency=0.5, mode="approx", alpha=100.0)
     try:
         engine.set_mode("approx")
-        with borrowed(engine, never) as base:
+        with engine_for_bench(engine, never) as base:
             assert not engine.state.is_approx
             assert base.mode == "exact"
             make_all_resident(engine, base)

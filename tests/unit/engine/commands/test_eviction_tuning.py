@@ -122,7 +122,7 @@ def test_kept_weights_are_used_at_the_next_load_and_reset_forgets_them(
 ) -> None:
     outcome = tune(45, True)
     assert outcome.report["is_kept"]
-    assert "It saves 20.0% of the loads where it was found and 10.0% on other prompts" in "\n".join(outcome.lines)
+    assert "It saves 20.0% of the loads on the tuning prompts and 10.0% on held-out ones" in "\n".join(outcome.lines)
     assert "50% of the gain is overfitting" in "\n".join(outcome.lines)
     assert dict(effective(engine, "exact"))["eviction"] == "history (default weights)"
     again = open_model(home / "model")
