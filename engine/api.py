@@ -44,17 +44,17 @@ class Submit:
     thinking: str | None = None
     """One of `EngineReady.thinking_choices`; None: the template's own default."""
     continues: bool = False
-    """The last message is the assistant's partial answer: go on writing it, without a break. The events tell what is
-    added alone. An answer of no text and some thinking goes on as thinking. Directly after the answer that it
-    continues, the model goes on from the very tokens it wrote, as if it had not stopped."""
+    """The last message is the assistant's partial answer: continue it. Events hold the added text only. An answer with
+    thinking and no text continues as thinking. If it is the answer that was just written, the model continues from its
+    exact tokens, as if it had not stopped."""
     trims_oldest: bool = False
     """Where the conversation does not fit: leave out the oldest turns, never the system message or the last question,
-    until the prompt and a reserve for the answer do (an eighth of the context, at least 32 tokens, at most those asked
-    for). How many messages were left out is said in the events. Without it, or where even the last question does not
+    until the prompt and a reserve for the answer fit (an eighth of the context, at least 32 tokens, at most those asked
+    for). The events say how many messages were left out. Without it, or where even the last question does not
     fit: Failed, kind "context_full"."""
     recomputes: bool = False
-    """Compute anew what of the conversation was computed under APPROX, so that under EXACT the answer is exact, and not
-    merely exact on approximate context. What was computed exactly is reused as ever."""
+    """Compute again what was computed under APPROX of the conversation, so that under EXACT the answer is exact, not
+    only exact on approximate context. What was computed exactly is reused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class BenchPolicies:
 
 @dataclass(frozen=True, slots=True)
 class BenchPrediction:
-    """Measure which hidden state tells best, and how far ahead, what a later layer's router will choose."""
+    """Measure how well a later layer's choice is predicted, by hidden state and number of layers ahead."""
 
     request_id: int
     is_quick: bool = False
@@ -124,7 +124,7 @@ Bench = BenchOverhead | BenchPolicies | BenchPrediction | BenchPrefill
 
 @dataclass(frozen=True, slots=True)
 class SetDomain:
-    """What the chat is about: warms the expert cache by that domain's profile, where there is one."""
+    """Set the chat's domain, and warm the expert cache by its profile, where there is one."""
 
     domain: str
 

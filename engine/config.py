@@ -1,6 +1,7 @@
 """What the user can set about the engine, validated; light enough for the user interface to import.
 
-Everything here is a frozen dataclass: what was asked for. What it came to is in `events.EngineReady.effective`.
+Everything here is a frozen dataclass and holds what was asked for; `events.EngineReady.effective` holds what is in
+effect.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ EXACT, APPROX = "exact", "approx"
 
 NONUNIFORM, UNIFORM = "nonuniform", "uniform"
 SLOT_PLANS = (NONUNIFORM, UNIFORM)
-"""How slots are shared out: by what the model's profiles say, where there are any; or the same share in every layer."""
+"""How slots are distributed: by the model's profiles, where there are any; or the same share in every layer."""
 
 AUTO, FULL_LAYER, RING = "auto", "full-layer", "ring"
 PREFILL_PATHS = (AUTO, FULL_LAYER, RING)

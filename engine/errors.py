@@ -3,13 +3,13 @@
 MoeChatError
 ├── ConfigError              contradictory or unknown settings
 ├── ModelNotFoundError       no such folder, or no such model on the hub
-├── CheckpointError          the folder is there, and broken: missing shard, lying header, NaN router
+├── CheckpointError          the folder exists and is damaged: missing shard, wrong header, NaN router
 ├── NonFiniteLogitsError     the model computed NaN: a weight is damaged, or overflows
 ├── UnsupportedModelError    the architecture or file format cannot be run, and why
 ├── DownloadError            fetching failed: offline, gated, no space
 ├── DemoBuildError           the demo model could not be built
 ├── ContextFullError         the prompt does not fit into the context
-├── UnusableFileError        a file of recorded routing or of tuned weights is damaged or foreign
+├── UnusableFileError        a file of recorded routing or of tuned weights is damaged or of another model
 └── EngineDiedError          the engine's process is gone
 """
 
@@ -34,7 +34,7 @@ class ConfigError(MoeChatError):
 
 
 class ModelNotFoundError(MoeChatError):
-    """The model's name leads to nothing."""
+    """No folder or hub model has this name."""
 
     title = "No such model"
 
@@ -48,7 +48,7 @@ class CheckpointError(MoeChatError):
 class NonFiniteLogitsError(MoeChatError):
     """A forward gave logits from which no token can be chosen."""
 
-    title = "The model computes no numbers"
+    title = "The model's logits are not finite"
 
 
 class UnsupportedModelError(MoeChatError):
@@ -64,7 +64,7 @@ class DownloadError(MoeChatError):
 
 
 class DemoBuildError(MoeChatError):
-    """The demo model could not be built; nothing half-made is left behind."""
+    """The demo model could not be built; no partial checkpoint is left."""
 
     title = "The demo model could not be built"
 
@@ -80,7 +80,7 @@ class ContextFullError(MoeChatError):
 
 
 class UnusableFileError(MoeChatError):
-    """A file that offloading refused, with its reason; told where the user interface has read it itself."""
+    """A file that `offload` refused, with its title and reason; for callers outside the engine's process."""
 
     def __init__(self, title: str, message: str, hint: str) -> None:
         super().__init__(message, hint)

@@ -1,4 +1,4 @@
-"""Ordered events, and the snapshot of which the latest counts: values without torch that cross a process boundary."""
+"""Ordered events, and the snapshot, of which only the latest matters: values without torch, sent between processes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UNLOADED = "unloaded"
 
 LABEL_EXACT, LABEL_APPROX, LABEL_APPROX_CONTEXT = "exact", "approximate", "exact on approximate context"
 LABEL_NO_TOKENS = "no tokens"
-"""What an answer is: no substitution anywhere; some; none, but on a KV cache written with some; nothing was written."""
+"""An answer's label: no substitution; some; none, but on a KV cache computed with some; no token was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class EngineReady:
     """Things the user should know: the demo's limits, a second instance, what was switched off and why."""
     load_s: float = 0.0
     thinking_choices: tuple[str, ...] = ()
-    """What `Submit.thinking` may say: () where the chat template has no such switch; ("off", "on"); or efforts, least
+    """Values of `Submit.thinking`: () where the chat template has no such switch; ("off", "on"); or efforts, least
     first, such as ("low", "medium", "high")."""
 
 
@@ -69,7 +69,7 @@ class PrefillProgress:
     reused_tok: int
     """Tokens whose KV was kept from the turn before."""
     note: str = ""
-    """Something to say: why the cache could not be reused."""
+    """For the user: why the cache could not be reused; else empty."""
     left_out_messages: int = 0
     """The oldest messages that were left out, so that the prompt fits."""
 
@@ -147,13 +147,13 @@ class TurnEnded:
     thinking: str = ""
     """What the model thought before it answered."""
     failure: Failed | None = None
-    """Where the reason is ERROR: what went wrong while the answer was written. It is said here alone: every request
+    """Where the reason is ERROR: what went wrong while the answer was written. No Failed is sent for it: every request
     ends with exactly one TurnEnded, TaskEnded or Failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskProgress:
-    """A long-running task (verify, bench) says where it is."""
+    """Progress of a long-running task (verify, bench)."""
 
     request_id: int
     stage: str
@@ -177,7 +177,7 @@ class ProfileState:
 
     domain: str
     expected_hit_rate: float | None
-    """By its replayed curves, at the present slots; None where it has seen no answers."""
+    """By its replayed curves, at the present slots; None for a profile built without answers."""
     num_prompts: int
     problem: str = ""
     """Why it cannot be used; empty: it can."""
@@ -209,7 +209,7 @@ class Failed:
     message: str
     hint: str
     is_fatal: bool
-    """The engine cannot go on; it must be started anew."""
+    """The engine cannot continue; it must be started again."""
     kind: str = ""
     """What a program can act on: "context_full" when the conversation does not fit; "unloaded" when the model that was
     loaded is not loaded any more; else empty."""

@@ -1,7 +1,7 @@
-"""One byte budget over everything the engine holds: planned before anything is allocated, refused with the way out.
+"""Splits one byte budget over everything the engine holds, before anything is allocated; refuses one too small.
 
-Never more than the budget is planned. What the caller gives for runtime, resident weights, KV cache and workspace is
-taken as it is; slots and staging are whole pages.
+A plan never exceeds its budget. The caller's bytes for runtime, resident weights, KV cache and workspace are used as
+given; slots and staging are whole pages. The error names the smallest budget that works.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DEFAULT_BUDGET_SHARE = 0.6
 
 @dataclass(frozen=True, slots=True)
 class BudgetRequest:
-    """What is wanted, and what the parts cost."""
+    """What is asked for, and the bytes of each part."""
 
     geometry: Geometry
     memory_bytes: int | None
@@ -45,14 +45,14 @@ class BudgetRequest:
     kv_fixed_bytes: int
     """KV cache and other states that do not grow with the context."""
     workspace_bytes: int
-    """Of it, what does not grow with the context."""
+    """The part of the workspace that does not grow with the context."""
     staging_slots: int
     """Slots of prefill's staging ring, each as big as the biggest expert. There is no ring where layers are staged."""
     context_tok: int | None
-    """The context asked for: honoured or refused. None: up to 8192 tokens, as far as the budget goes."""
+    """The context asked for, which is given in full or refused. None: up to 8192 tokens, as the budget allows."""
     model_context_tok: int
     available_bytes: int
-    """Memory that may be used at all."""
+    """The most memory that the process may use."""
     workspace_bytes_per_tok: int = 0
     """Workspace for every token of the context: scores and masks of attention."""
     chunk_tok: int = 0
@@ -112,7 +112,7 @@ class BudgetPlan:
 
     @property
     def headroom_bytes(self) -> int:
-        """What the budget has left over: less than an expert, unless all of them fit."""
+        """Bytes of the budget left over: less than one expert, unless all of them fit."""
         return self.budget_bytes - self.total_bytes
 
     @property

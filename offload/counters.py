@@ -1,4 +1,4 @@
-"""What is counted of a layer's experts. Events are counted (monotonic); rates are derived, None without data.
+"""Counters of a layer's experts. Events are counted (monotonic); rates are derived, None without data.
 
 Pure Python: snapshots cross the process boundary and are read by the user interface.
 """
@@ -28,7 +28,7 @@ class Counters:
     routed: int = 0
     """(token, expert) pairs the router chose in decode. An expert chosen twice for one token is one pair."""
     resident_hits: int = 0
-    """The expert was on the device, and not thanks to a prefetch of its first use."""
+    """The expert was on the device; the first use of a prefetched expert is counted below instead."""
     prefetched_hits: int = 0
     """First use of a prefetched expert that had landed."""
     late: int = 0
@@ -70,7 +70,7 @@ class Counters:
 
     @property
     def loads(self) -> int:
-        """Copies host -> device, whatever for."""
+        """Copies host -> device, for any purpose."""
         return self.demand_loads + self.prefetch_loads + self.prefill_loads
 
     @property

@@ -1,4 +1,4 @@
-"""A planned budget with its slots moved to the layers that gain by them."""
+"""Moves the slots of a planned budget to the layers whose hit rate gains most."""
 
 from __future__ import annotations
 

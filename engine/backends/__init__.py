@@ -1,1 +1,1 @@
-"""What runs a model: one folder a back end, and the offloaded model put together on it."""
+"""Back ends, one folder each, and the offloaded model that is built on one."""

@@ -1,6 +1,6 @@
-"""What is measured of a loaded model before it answers: how many threads compute, and the least a decode step takes.
+"""Measures a loaded model before it answers: the best number of compute threads, and the shortest decode step.
 
-Steps run with the products of real experts, on whatever bytes the first slots hold; nothing is asked of the cache.
+Steps compute real experts' products, on the bytes that the first slots happen to hold; the cache is not used.
 """
 
 from __future__ import annotations

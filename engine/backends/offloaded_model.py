@@ -1,4 +1,4 @@
-"""A loaded model with its experts offloaded: budget planned, experts' runtime built, ready to decode."""
+"""A loaded model with its experts offloaded: plans the budget, builds the experts' runtime, and is ready to decode."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from offload.errors import OffloadError
 
 
 class OffloadedModel:
-    """Everything one configuration came to. `decoder` runs it; `cache` and `link` tell what happens."""
+    """A model loaded with one configuration. `decoder` runs it; `cache` and `link` hold its counters."""
 
     def __init__(
         self,
@@ -44,8 +44,8 @@ class OffloadedModel:
         after_layer: Callable[[int], None] = lambda layer: None,
         always_predict: bool = False,
     ) -> None:
-        """Loads and warms up. `always_predict`: also where nothing can be absent, for benches. Raises MoeChatError,
-        OffloadError, WaitCancelled; nothing is left running then."""
+        """Loads and warms up. `always_predict`: also predict layers whose experts are all resident, for benches. Raises
+        MoeChatError, OffloadError, WaitCancelled, and closes everything first."""
         self.config, self._always_predict = config, always_predict
         torch.set_num_threads(config.compute_threads or machine.num_cores())
         inspected = inspect_model(folder, is_cancelled)
@@ -59,7 +59,7 @@ class OffloadedModel:
         self.state = StepState(is_cancelled=is_cancelled, after_layer=after_layer)
         self._runtime: ExpertRuntime | None = None
         self.is_whole = False
-        """The experts are put together, and answers can be given."""
+        """The experts' runtime is built: the model can answer."""
         try:
             self.tuned = tuned_eviction(self.fingerprint)
             on_progress(LoadProgress("warm-up", 0, 0, ""))
@@ -73,7 +73,7 @@ class OffloadedModel:
             raise
 
     def _prepare(self) -> None:
-        """What outlives a change of policies: the KV cache, touched by a warm-up, and what the routers are fed with."""
+        """Builds what rebuilds keep: the KV cache, whose memory a warm-up touches, and the routers' feeds and taps."""
         loaded = self.loaded
         context_tok, chunk_tok = self.budget.context_tok, self.budget.chunk_tok
         kv = KvCache(loaded.model, context_tok, chunk_tok, loaded.uses_library_cache)
@@ -95,9 +95,8 @@ class OffloadedModel:
         self.num_predicted_layers = sum(self.lookahead.can_predict(i, i + 1) for i in range(len(layers) - 1))
 
     def _require_workspace(self, needs: ChunkNeeds) -> None:
-        """Runs the largest forward there will be, without routed experts, and looks at what it took: where that is more
-        than was planned, slots are given up for it before they are allocated. Raises BudgetError when too few are left.
-        """
+        """Runs the largest possible forward, without routed experts, and measures its memory. Where that is more than
+        planned, plans again with fewer slots, before any is allocated. Raises BudgetError when too few are left."""
         measured_bytes = measure_workspace(self.decoder, needs, self.budget)
         if measured_bytes > self.budget.workspace_bytes:
             self.budget = with_measured_workspace(
@@ -105,7 +104,7 @@ class OffloadedModel:
             )
 
     def _first_forward(self) -> None:
-        """Raises UnsupportedModelError where the library fails on the real model: what shapes could not tell."""
+        """The first forward on real values. Raises UnsupportedModelError where the library fails in it."""
         try:
             self._warm_up(4)
         except (MoeChatError, OffloadError, MemoryError):
@@ -123,9 +122,8 @@ class OffloadedModel:
         kv.reset()
 
     def rebuild(self, config: EngineConfig, slots_per_layer: Sequence[int]) -> None:
-        """Other policies, another link or other slots over the same loaded model; the expert cache begins empty.
-
-        Where it raises, the engine is not whole: it can be rebuilt again or closed, and nothing else."""
+        """Builds the experts' runtime anew, with other policies, link or slots; the expert cache and the KV cache are
+        empty afterwards. If it raises, `is_whole` is False: then call only `rebuild` or `close`."""
         self.is_whole = False
         if self._runtime is not None:
             self._dismantle(self._runtime)
@@ -150,7 +148,8 @@ class OffloadedModel:
         self.loaded.modules[number].module.offload_layer = layer  # type: ignore[assignment]
 
     def _calibrate(self) -> None:
-        """Finds the number of threads and, for that number, the quickest products and what a step takes at least."""
+        """Chooses the number of threads and, with it, each format's kernel; measures expert compute and the shortest
+        steps."""
         assert self._runtime is not None, "rebuilt before"
         loaded = self.loaded
         calibration = Calibration(loaded.model, self.decoder.cache, self.state)
@@ -167,7 +166,7 @@ class OffloadedModel:
 
     @property
     def compute_floor_ms(self) -> float:
-        """What a decode step takes at least, on a short context."""
+        """Milliseconds of the shortest decode step, on a short context."""
         return self.compute_floors_ms[0][1]
 
     def _dismantle(self, runtime: ExpertRuntime) -> None:

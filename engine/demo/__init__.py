@@ -1,1 +1,1 @@
-"""The demo model: a real one, carved into experts on this machine."""
+"""The demo model: a small dense model, carved into experts on this machine."""

@@ -86,7 +86,7 @@ GENERATION_CONFIG: dict[str, object] = {
 
 @dataclass(frozen=True, slots=True)
 class Carve:
-    """Which neurons of each dense feed-forward block go where, and the routers. The carving plan that ships."""
+    """The shipped carving plan: the neurons of each expert in each dense feed-forward block, and the routers."""
 
     shared: npt.NDArray[np.bool_]
     """[layers, neurons]"""

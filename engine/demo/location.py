@@ -1,4 +1,4 @@
-"""Where the demo model lies in the user's cache, and whether it is there. Light: no torch."""
+"""The demo model's folder in the user's cache, and whether it is built. Light: no torch."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
     python -m engine.demo.model       builds it, unless it is there, and prints where
 
-It lives in the user's cache. It is built in a folder beside its place and renamed into it, so that it is there whole
-or not at all; a lock lets one process build while others wait; what a killed build left is swept by the next one.
+It is kept in the user's cache. It is built in a temporary folder beside its place and then renamed, so that a partial
+checkpoint is never seen. A lock lets one process build while others wait. A build deletes what a killed one left.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DEMO_LIMIT = (
     "The demo is a 135M-parameter chat model carved into experts to show routing and caching: it writes fluently, is "
     "often wrong about facts and arithmetic, and its experts make it no better or faster than the dense original."
 )
-"""What the user of the demo should know, said where they see it."""
+"""Shown to the user as a notice when the demo is loaded."""
 
 NEEDED_BYTES = 850 * 10**6
 """Disk space a build takes at its peak: the unpacked GGUF file beside the finished checkpoint."""
@@ -44,14 +44,14 @@ _POLL_S = 0.25
 
 
 def never() -> bool:
-    """Nobody cancels."""
+    """The default `is_cancelled`: nothing is ever cancelled."""
     return False
 
 
 def ensure_demo(progress: Progress, is_cancelled: IsCancelled = never) -> Path:
     """The demo's checkpoint folder, built first when it is missing. Progress comes at least once a second.
 
-    Raises DemoBuildError, and WaitCancelled when `is_cancelled` says so; either way nothing half-made is left.
+    Raises DemoBuildError, and WaitCancelled when `is_cancelled` says so; leaves no partial checkpoint.
     """
     root = cache_root()
     folder = root / FOLDER_NAME
@@ -60,9 +60,9 @@ def ensure_demo(progress: Progress, is_cancelled: IsCancelled = never) -> Path:
             return folder
         root.mkdir(parents=True, exist_ok=True)
         with _build_lock(root, progress, is_cancelled):
-            _sweep(root)
+            _delete_leftovers(root)
             if not is_built(folder):
-                _check_means(root)
+                _check_requirements(root)
                 _build(root, folder, progress, is_cancelled)
     except OSError as error:
         raise _failed(error, root) from error
@@ -84,14 +84,14 @@ def _build_lock(root: Path, progress: Progress, is_cancelled: IsCancelled) -> It
         yield
 
 
-def _sweep(root: Path) -> None:
-    """Remove what a killed build left. Called under the lock only."""
+def _delete_leftovers(root: Path) -> None:
+    """Deletes the temporary folders of killed builds. Call only while holding the lock."""
     for leftover in root.glob(f"{_STAGING_PREFIX}*"):
         shutil.rmtree(leftover, ignore_errors=True)
 
 
-def _check_means(root: Path) -> None:
-    """Refuse before a byte is fetched what could only fail later."""
+def _check_requirements(root: Path) -> None:
+    """Raises DemoBuildError for a missing package or too little disk space, before anything is downloaded."""
     if importlib.util.find_spec("gguf") is None:
         raise DemoBuildError(
             "Building the demo takes the Python package gguf, which is not installed.",
@@ -107,7 +107,7 @@ def _check_means(root: Path) -> None:
 
 
 def _build(root: Path, folder: Path, progress: Progress, is_cancelled: IsCancelled) -> None:
-    """Fetch, build beside the place, rename into it."""
+    """Fetches the weights, builds in a temporary folder, and renames it to `folder`."""
     from engine.demo.checkpoint import write_checkpoint
 
     staging = Path(tempfile.mkdtemp(prefix=_STAGING_PREFIX, dir=root))
@@ -164,7 +164,7 @@ class _ProgressLine:
         self._stage = event.stage
 
     def end(self) -> None:
-        """Leave the line that was written over."""
+        """Ends the line that was written over."""
         if self._stage and sys.stderr.isatty():
             sys.stderr.write("\n")
 
@@ -172,13 +172,13 @@ class _ProgressLine:
 def main() -> int:
     """Build the demo from the command line; returns the exit status."""
     if sys.argv[1:2] == ["--events"]:
-        return _main_for_a_program(int(sys.argv[2]))
+        return _main_with_json(int(sys.argv[2]))
     line = _ProgressLine()
     try:
         folder = ensure_demo(line)
     except KeyboardInterrupt:
         line.end()
-        print("Stopped; nothing half-made is left.", file=sys.stderr)
+        print("Stopped; no partial checkpoint is left.", file=sys.stderr)
         return 130
     except MoeChatError as error:
         line.end()
@@ -189,18 +189,18 @@ def main() -> int:
     return 0
 
 
-def _main_for_a_program(parent_pid: int) -> int:
-    """As `main`, told in JSON lines: progress, then the folder or what went wrong. Ends with the parent."""
+def _main_with_json(parent_pid: int) -> int:
+    """As `main`, with JSON lines on stdout: progress, then the folder or the error. Ends with its parent."""
     end_with_parent(parent_pid)
     answers = answers_on_stdout()
 
-    def say(said: dict[str, object]) -> None:
-        print(json.dumps(said), file=answers)
+    def send(message: dict[str, object]) -> None:
+        print(json.dumps(message), file=answers)
 
     try:
-        say({"folder": str(ensure_demo(lambda event: say(asdict(event))))})
+        send({"folder": str(ensure_demo(lambda event: send(asdict(event))))})
     except MoeChatError as error:
-        say({"message": error.message, "hint": error.hint})
+        send({"message": error.message, "hint": error.hint})
         return 1
     return 0
 

@@ -1,4 +1,4 @@
-"""Building the demo in a process of its own: what the build takes never counts against the engine's byte budget.
+"""Builds the demo in a process of its own, so that its memory does not count against the engine's byte budget.
 
 The child is `python -m engine.demo.model --events PARENT_PID`; it prints one JSON object a line, and the last one is
 the outcome. It ends with its parent.
@@ -41,7 +41,7 @@ def ensure_demo_apart(progress: Progress, is_cancelled: IsCancelled) -> Path:
 
 
 def _follow(child: subprocess.Popen[bytes], progress: Progress, is_cancelled: IsCancelled) -> dict[str, object]:
-    """Hands on the child's progress; returns the last line that was none. Empty: it ended without one. Raises
+    """Passes on the child's progress; returns its last line that is not progress, or {} if there was none. Raises
     WaitCancelled."""
     assert child.stdout is not None
     outcome: dict[str, object] = {}
@@ -49,9 +49,9 @@ def _follow(child: subprocess.Popen[bytes], progress: Progress, is_cancelled: Is
         stop_if(is_cancelled)
         if line is None:
             continue
-        said = json.loads(line)
-        if "stage" in said:
-            progress(LoadProgress(**said))
+        message = json.loads(line)
+        if "stage" in message:
+            progress(LoadProgress(**message))
         else:
-            outcome = said
+            outcome = message
     return outcome

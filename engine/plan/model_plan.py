@@ -1,4 +1,4 @@
-"""What is known of a model's memory before a weight is read. Made by a back end, split by `engine.plan.budget`."""
+"""The memory that a model needs, known before a weight is read. Made by a back end, used by `engine.plan.budget`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many threads compute: found by trying decode steps while the link is busy, as it is when it matters."""
+"""Chooses the number of compute threads, by timing decode steps while the link is busy, as in real decode."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What is recorded and learned of a model, as kept on disk: domain profiles, tuned weights, prompt sets."""
+"""Files kept per model (domain profiles, tuned eviction weights), and the prompts that they are made from."""

@@ -1,6 +1,6 @@
-"""Sets of prompts that profiles are built from: one shipped per domain, and JSONL or text files of the user's.
+"""Sets of prompts that profiles are built from: one shipped per domain, and the user's JSONL or text files.
 
-Nothing is ever guessed: a line that is no prompt in one of the shapes of SHAPES is refused, with its number.
+A line that has none of SHAPES is refused with its number.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SHAPES = (
     '{"messages": [{"role": "user", "content": ...}]}',
     '{"text": ...}',
 )
-"""The JSON objects that are understood, one a line; further keys are left alone. The first that fits is taken."""
+"""The JSON objects that are understood, one a line; further keys are ignored. The first that fits is taken."""
 
 _HINT = (
     f"One JSON object a line is understood, in one of these shapes: {'; '.join(SHAPES)}. Or a .txt, one prompt a line."

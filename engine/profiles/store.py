@@ -1,6 +1,7 @@
-"""Where domain profiles are kept: a folder a model, a file a domain, in the user's data folder.
+"""Stores domain profiles in the user's data folder: one folder per model, one file per domain.
 
-With them, in `eviction.json`, the eviction weights tuned for the model (see `offload.policies.eviction.tuned_weights`).
+The same folder holds `eviction.json`: the eviction weights tuned for the model (see
+`offload.policies.eviction.tuned_weights`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def profiles_root() -> Path:
 
 
 class ProfileStore:
-    """The profiles of one model."""
+    """The stored profiles and tuned weights of one model."""
 
     def __init__(self, fingerprint: str) -> None:
         self.fingerprint = fingerprint
@@ -57,7 +58,7 @@ class ProfileStore:
             return None
 
     def save(self, profile: DomainProfile) -> Path:
-        """Keeps a profile, atomically, in place of an earlier one. Raises ProfileError when the disk refuses."""
+        """Writes a profile atomically, over an earlier one. Raises ProfileError when it cannot be written."""
         path = self.path(profile.domain)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -67,7 +68,7 @@ class ProfileStore:
         return path
 
     def delete(self, domain: str) -> None:
-        """Raises ConfigError when there is no such profile, ProfileError when the disk refuses."""
+        """Deletes a profile. Raises ConfigError when there is none, ProfileError when it cannot be deleted."""
         path = self.path(domain)
         if not path.exists():
             known = ", ".join(self.names()) or "none"
@@ -83,11 +84,11 @@ class ProfileStore:
         return self._folder / "eviction.json"
 
     def load_weights(self) -> TunedWeights | None:
-        """What was tuned for this model, or None. Raises WeightsError when the file is damaged or another model's."""
+        """The tuned weights of this model, or None. Raises WeightsError when the file is damaged or another model's."""
         return load_tuned_weights(self.weights_path, self.fingerprint) if self.weights_path.exists() else None
 
     def save_weights(self, tuned: TunedWeights) -> None:
-        """Keeps weights, atomically, in place of earlier ones. Raises WeightsError when the disk refuses."""
+        """Writes tuned weights atomically, over earlier ones. Raises WeightsError when they cannot be written."""
         try:
             tuned.save(self.weights_path)
         except OSError as error:
@@ -95,7 +96,7 @@ class ProfileStore:
             raise WeightsError(message, "Free some space, try again.") from error
 
     def delete_weights(self) -> bool:
-        """Back to the default weights; False: there were no others. Raises WeightsError when the disk refuses."""
+        """Deletes the tuned weights; False: there were none. Raises WeightsError when the file cannot be deleted."""
         try:
             self.weights_path.unlink()
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The eviction weights a model is run with: those tuned for it and kept, or the defaults."""
+"""The eviction weights that a model runs with: the tuned ones stored for it, or the defaults."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from offload.policies.eviction.tuned_weights import TunedWeights
 
 @dataclass(frozen=True, slots=True)
 class TunedEviction:
-    """What was found where tuned weights are kept."""
+    """The tuned weights stored for a model, if there are any that can be used."""
 
     kept: TunedWeights | None
     problem: str = ""
-    """Why what is there cannot be used; the defaults are, then."""
+    """Why the stored file cannot be used; the defaults are used instead."""
 
     @property
     def weights(self) -> HistoryWeights | None:
@@ -33,7 +33,7 @@ class TunedEviction:
 
 
 def tuned_eviction(fingerprint: str) -> TunedEviction:
-    """The weights tuned for a model. A file that cannot be used does not keep the model from loading."""
+    """Reads the weights tuned for a model. Does not raise for a file that cannot be used: see `problem`."""
     try:
         return TunedEviction(ProfileStore(fingerprint).load_weights())
     except WeightsError as error:

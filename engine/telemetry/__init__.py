@@ -1,1 +1,1 @@
-"""What is measured of an answer and of the engine, and the snapshot the panels read."""
+"""Measurements of answers and of the engine, and the snapshots that the panels read."""

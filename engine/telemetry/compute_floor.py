@@ -1,4 +1,4 @@
-"""The least that a token's compute takes, by the length of its context: attention grows with it."""
+"""The lower bound of a token's compute time, which grows with the context's length (attention)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ComputeFloor:
     def __init__(self, calibrated: Sequence[tuple[int, float]], context_tok: int) -> None:
         """`calibrated`: (tokens before the step, milliseconds), one or two; one alone counts for every length."""
         first, last = calibrated[0], calibrated[-1]
-        first_ms = min(first[1], last[1])  # the longer one is no quicker, but for noise
+        first_ms = min(first[1], last[1])  # a longer context is faster only by noise
         growth_ms = (last[1] - first_ms) / (last[0] - first[0]) if last[0] > first[0] else 0.0
         count = context_tok // _BUCKET_TOK + 1
         self._floors_ms = [first_ms + growth_ms * number * _BUCKET_TOK for number in range(count)]
@@ -28,7 +28,7 @@ class ComputeFloor:
         return self._floors_ms[self._bucket(past_tok)]
 
     def observe(self, past_tok: int, step_ms: float) -> None:
-        """A token behind `past_tok` others took so long."""
+        """Lowers the floor if a token behind `past_tok` others took less."""
         bucket = self._bucket(past_tok)
         while bucket >= 0 and self._floors_ms[bucket] > step_ms:
             self._floors_ms[bucket] = step_ms

@@ -1,4 +1,4 @@
-"""The effective configuration and what the user should know of it, in words."""
+"""The effective configuration and its notices, as text for the user."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def describe_ready(
 
 
 def effective(engine: OffloadedModel, mode: str) -> tuple[tuple[str, str], ...]:
-    """What every setting came to, as (name, value)."""
+    """The value in effect of every setting, as (name, value)."""
     config, budget, loaded = engine.config, engine.budget, engine.loaded
     shown = slots_in_words(budget.slots_per_layer)
     widest = max(layer.num_experts for layer in loaded.plan.geometry.layers)

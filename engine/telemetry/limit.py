@@ -1,9 +1,9 @@
-"""How many times the physical limit an answer took: its TPOT over the least that this machine allows.
+"""An answer's TPOT as a multiple of the physical limit: the lowest TPOT that this machine allows.
 
-The limit of a token is the larger of its compute and of the copies nobody could do without. Compute: the quickest steps
-seen at contexts as long as the answer's, those of the calibration at load among them (`ComputeFloor`). Copies: Belady's
-bound over one pool of the same bytes, from what was resident when decode began, at the best bandwidth the link has
-shown.
+The limit of a token is the larger of its compute time and the time of the copies that no policy can avoid. Compute: the
+quickest steps seen at contexts as long as the answer's, those of the calibration at load among them (`ComputeFloor`).
+Copies: Belady's bound over one pool of the same bytes, from the experts resident when decode began, at the highest
+bandwidth measured on the link.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from offload.replay.belady import belady_pool_loads
 from offload.replay.trace_writer import TraceWriter
 
 _MAX_ROUTED = 60_000
-"""The bound is found over the answer's first tokens, up to so many routed experts: a fraction of a second."""
+"""The bound is computed over the answer's first tokens, up to this many routed experts: a fraction of a second."""
 
 
 class LimitGauge:
-    """Takes down the routing of one answer after the other. Only the engine's thread touches it."""
+    """Records the routing of each answer and computes its multiple of the limit. For the engine's thread only."""
 
     def __init__(self, engine: OffloadedModel) -> None:
         self._engine = engine
@@ -33,14 +33,14 @@ class LimitGauge:
         self._floor = ComputeFloor(engine.compute_floors_ms, engine.budget.context_tok)
         self._first_past_tok = self._num_observed = 0
         self.times_the_limit: float | None = None
-        """Of the last answer; None where it has no second token, or stand-ins took the place of copies."""
+        """Of the last answer; None where it has no second token, or experts were substituted."""
 
     def clear(self) -> None:
-        """Another answer begins."""
+        """Drops the last answer's figure. Call when an answer begins."""
         self.times_the_limit = None
 
     def begin(self) -> None:
-        """Its decode begins."""
+        """Starts recording. Call when decode begins."""
         self._initial = self._engine.cache.residents()
         self._first_past_tok, self._num_observed = len(self._engine.decoder.cache.tokens), 0
         self._writer = self._engine.state.recorder = TraceWriter(
@@ -49,18 +49,18 @@ class LimitGauge:
         self._writer.begin_prompt()
 
     def see(self) -> None:
-        """Between tokens: what is enough for the bound is not added to."""
+        """Stops recording once there is enough for the bound. Call between tokens."""
         if self._writer is not None and self._writer.num_steps >= self._max_tok:
             self._engine.state.recorder = None
 
     def stop(self) -> None:
-        """Decode is over, however it ended."""
+        """Stops recording. Call when decode ends, for any reason."""
         if self._writer is not None:
             self._engine.state.recorder = None
 
     def measure(self, tpot_ms: Sequence[float], is_exact: bool) -> None:
-        """The figure of the answer that ended; `tpot_ms`: of every token but the first. Takes a fraction of a second
-        after a long one. Without `begin` there is none."""
+        """Computes `times_the_limit` of the answer that ended; `tpot_ms`: of all tokens but the first. Takes up to a
+        fraction of a second. Does nothing if `begin` was not called."""
         writer, self._writer = self._writer, None
         if writer is None:
             return
@@ -73,9 +73,9 @@ class LimitGauge:
         self.times_the_limit = statistics.fmean(tpot_ms[:num_tok]) / self._limit_ms(self._loads_per_tok, num_tok)
 
     def estimate(self, tpot_ms: Sequence[float]) -> float | None:
-        """While an answer is written: against its compute, and the copies of a token of the last measured answer.
+        """The multiple while an answer is written, with the loads per token of the last measured answer.
 
-        None before there is one.
+        None before an answer was measured. Lowers the compute floor by the new steps.
         """
         if not tpot_ms or self._loads_per_tok is None:
             return None

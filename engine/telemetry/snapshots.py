@@ -19,10 +19,14 @@ SNAPSHOT_PERIOD_S = 0.125
 
 
 class Telemetry:
-    """Holds what the snapshot is made of. Only the engine's thread touches it."""
+    """Collects what snapshots show, and builds them. For the engine's thread only."""
 
     def __init__(self, engine: OffloadedModel) -> None:
-        self._engine, self._state, self._plan = engine, engine.state, engine.budget  # its machinery may be rebuilt
+        self._engine, self._state, self._plan = (
+            engine,
+            engine.state,
+            engine.budget,
+        )  # cache and link: a rebuild replaces them
         self.limit = LimitGauge(engine)
         self._sequence = 0
         self._turn_start = Counters()
@@ -40,7 +44,7 @@ class Telemetry:
         return self._engine.prefill.served
 
     def see(self, kv: KvCache) -> None:
-        """Notes what the KV cache holds."""
+        """Updates the context's length from the KV cache. Call between tokens."""
         self.context_used_tok, self.is_context_approximate = len(kv.tokens), kv.is_approximate
         self.limit.see()
 
@@ -52,12 +56,12 @@ class Telemetry:
         return self._clock
 
     def end_turn(self) -> None:
-        """The answer is complete; its figures stay on show."""
+        """The answer is complete: its counters are frozen until the next answer begins."""
         self._turn_end = self._engine.cache.total_counters()
         self.limit.stop()
 
     def measure_limit(self) -> None:
-        """How near the answer that ended came to what is possible."""
+        """Computes the ended answer's multiple of the physical limit (see LimitGauge)."""
         self.limit.measure(self._clock.tpot_ms if self._clock else (), not self.turn_counters().substituted)
 
     def is_due(self) -> bool:
@@ -116,7 +120,7 @@ class Telemetry:
         return self._engine.cache.residency_codes(layer.number, chosen, layer.last_substitutes)
 
     def memory(self) -> MemoryUse:
-        """The plan against what the process holds."""
+        """The planned bytes, and what the process holds now and held at most."""
         return MemoryUse(self._plan.budget_bytes, self._plan.parts, machine.rss_bytes(), machine.peak_rss_bytes())
 
     def link(self) -> LinkUse:

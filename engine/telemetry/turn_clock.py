@@ -1,4 +1,4 @@
-"""The times of one answer: to its first token, between its tokens, and what they were spent on."""
+"""The times of one answer: to its first token, between its tokens, and how decode time is split."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class DecodeSplit(NamedTuple):
     """Where the time from the first token of an answer to its last went; the three add up to it."""
 
     compute_ms: float
-    """In the model's forward, apart from the waits and the overhead within it: attention, routers, experts, head, and
-    the library's own glue and our hooks, which are not told apart."""
+    """In the model's forward, apart from the waits and the overhead within it: attention, routers, experts, head,
+    and the library's code around them and our hooks, which are not measured apart."""
     link_wait_ms: float
     """Blocked until an expert arrived: summed up by every wait for a copy."""
     overhead_ms: float
-    """The rest. Within the forward, per MoE layer: from its call to the begin of its experts' arithmetic (routing,
+    """The rest. Within the forward, per MoE layer: from its call to the start of its experts' arithmetic (routing,
     residency, substitution, the next routers asked, copies submitted; waits excepted), from its end to the layer's end
     (prefetch and cache bookkeeping, recording), and snapshots. Between two forwards: sampling, detokenising, events."""
 
@@ -44,7 +44,7 @@ class TurnClock:
         self.tpot_ms: list[float] = []
 
     def token(self) -> None:
-        """A token is there."""
+        """Records the time of a token. Call when it was drawn."""
         now, state = perf_counter(), self._state
         self._last_sums = (state.forward_s, state.link_wait_s, state.overhead_s)
         if self._last is None:
@@ -56,7 +56,7 @@ class TurnClock:
 
     @property
     def last_s(self) -> float:
-        """When the last token was there, by `perf_counter`."""
+        """When the last token was drawn, by `perf_counter`."""
         return self._last if self._last is not None else self._start
 
     def split(self) -> DecodeSplit | None:

@@ -34,21 +34,21 @@ class TurnRecord:
         self.new_tok = 0
 
     def prefill_done(self) -> None:
-        """Bytes moved from here on are decode's."""
+        """Ends prefill: bytes copied later count as decode's, and the limit's recording starts."""
         self._prefill_bytes = self._telemetry.turn_counters().bytes_loaded
         self._telemetry.limit.begin()
 
     def see(self, kv: KvCache) -> None:
-        """Notes whether the answer builds on approximate text: known even if the cache is dropped afterwards."""
+        """Records whether the answer builds on an approximate KV cache, which may be dropped before the end."""
         self._is_on_approximate_context |= kv.is_approximate
 
     def token(self) -> None:
-        """One more token was drawn."""
+        """Counts a token. Call when it was drawn."""
         self._clock.token()
         self.new_tok += 1
 
     def thought(self) -> None:
-        """The last token was thinking."""
+        """Counts the last token as thinking."""
         self._thinking_ended_s = self._clock.last_s
         if not self._thinking_tok:
             self._thinking_began_s = self._thinking_ended_s

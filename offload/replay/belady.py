@@ -1,8 +1,8 @@
 """Bounds on loads: what a cache that knows the future would copy.
 
 After L. A. Belady, "A Study of Replacement Algorithms for a Virtual-Storage Computer" (IBM Systems Journal 5(2), 1966),
-section on the MIN algorithm: of what is there, keep what is asked for soonest. With bypass: an expert that was just
-asked for need not stay either. All experts of a step are asked for at the same time.
+section on the MIN algorithm: keep the experts whose next use is soonest. With bypass: an expert just used need not
+be kept either. All experts of a step are used at the same time.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import numpy as np
 from offload.replay.trace import NO_EXPERT, RoutingTrace, max_experts
 
 NEVER: Final = 2**62
-"""The time of a use that does not come."""
+"""The time of the next use where there is none."""
 
 
 def next_uses(ids: np.ndarray, num_experts: int) -> tuple[np.ndarray, np.ndarray]:
-    """When experts are asked for again. `ids` uint16 [steps, layers, k], with NO_EXPERT.
+    """When experts are used again. `ids` uint16 [steps, layers, k], with NO_EXPERT.
 
     Time counts layers: step * layers + layer. Returns (int64 [steps, layers, k]: the time of the next use of each
     chosen expert, int64 [layers, num_experts]: that of the first use), NEVER where there is none.
@@ -60,7 +60,8 @@ def belady_pool_loads(
 def belady_layer_loads(
     trace: RoutingTrace, slots_per_layer: Sequence[int], initial: Sequence[Collection[int]] | None = None
 ) -> tuple[int, ...]:
-    """Per layer, the fewest loads any policy can do with that layer's slots, bypass allowed. Otherwise as above."""
+    """Per layer, the fewest loads any policy can do with that layer's slots, bypass allowed. Else as
+    `belady_pool_loads`."""
     ids = trace.decode_only().ids
     loads = []
     for layer, (shape, num_slots) in enumerate(zip(trace.geometry.layers, slots_per_layer, strict=True)):

@@ -1,4 +1,4 @@
-"""The policy that knows the future: for replay only."""
+"""Belady's MIN as an eviction policy. It needs the future routing, so it is for replay only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from offload.replay.trace import RoutingTrace, max_experts
 
 
 class BeladyEviction:
-    """Evicts the expert that the trace asks for last, or never again.
+    """Evicts the expert whose next use in the trace is the latest, or that is not used again.
 
     After L. A. Belady (IBM Systems Journal 5(2), 1966), the MIN algorithm, bound to the rules of the cache: the running
     step is locked and nothing bypasses. `offload.replay.belady` has the bounds without these rules.

@@ -1,4 +1,4 @@
-"""Tuning on some prompts, and the truth about it from others."""
+"""Tunes eviction weights on some prompts, and measures them on held-out ones."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class PolicyLoads(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CheckedTuning:
-    """Weights found on some prompts, and what they do on others."""
+    """Weights tuned on some prompts, and their loads on held-out ones."""
 
     weights: HistoryWeights
     tuned_on: PolicyLoads

@@ -1,7 +1,7 @@
-"""Replays many history policies at once, load for load like `replay` with HistoryEviction: for curves and for tuning.
+"""Replays many history policies at once, with the same loads as `replay` with HistoryEviction: for curves and tuning.
 
-What history eviction keeps does not depend on what is resident, so that variants share one pass: all variants and all
-layers of a step are one array operation. Per-layer slots only, no prefetch.
+The history does not depend on which experts are resident, so variants share one pass: all variants and layers of a step
+are one array operation. Per-layer slots only, no prefetch.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ class _Sweep:
         self.loads = np.zeros(shape[:2], np.int64)
 
     def step(self, chosen: np.ndarray, left: Sequence[np.ndarray | None], scaled: np.ndarray | None) -> None:
-        """`chosen` bool [layers, experts]; `left[w]`: who was chosen in the step that leaves window w; `scaled` scores
-        in [0, 1] or None."""
+        """`chosen` bool [layers, experts]; `left[w]`: the experts chosen in the step that leaves window w; `scaled`
+        scores in [0, 1] or None."""
         self._observe(chosen, left)
         missing = chosen & ~self._resident
         num_missing = missing.sum(axis=2)

@@ -1,4 +1,4 @@
-"""Eviction policies against each other and against the bounds, on one recorded routing."""
+"""Compares eviction policies with each other and with the bounds, on one trace."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from offload.replay.trace import NO_EXPERT, RoutingTrace
 TUNED: Final = "tuned"
 """History eviction with weights that were tuned for the model."""
 BELADY: Final = "belady"
-"""Knows the future, and is bound to the cache's rules: the running step is locked, nothing bypasses."""
+"""Belady's MIN under the cache's rules: the running step is locked, and every expert is loaded (no bypass)."""
 REPLAY_POLICIES: Final = (*EVICTION_POLICIES, TUNED, BELADY)
 
 

@@ -3,8 +3,8 @@
 After "MoE-CORE: Coordinated Expert Offload", section "Mechanism": a cache starts with the K_l experts of the highest
 mean router score on its domain's profiling set, and slots follow replayed hit-rate curves.
 
-The file format (version 1) is that of `offload.archive`, named "moe-chat domain profile". Its header holds what is
-single in `DomainProfile` and `layers` (see `geometry_to_json`); its arrays are those of the layers, named
+The file format (version 1) is that of `offload.archive`, named "moe-chat domain profile". Its header holds the
+scalars of `DomainProfile` and `layers` (see `geometry_to_json`); its arrays are those of the layers, named
 `mean_scores/0`, `selections/0`, `hit_rates/lru/0`, `hit_rates/history/0`, and so on.
 """
 
@@ -28,7 +28,7 @@ from offload.replay.trace import RoutingTrace
 CURVE_POLICIES: Final = ("lru", "history")
 """The eviction policies a profile has curves of."""
 _MAX_CURVE_POINTS = 32
-"""A curve of more slot counts is replayed at so many of them, and straight in between."""
+"""The most slot counts replayed for a curve; those in between are interpolated linearly."""
 _FORMAT = "moe-chat domain profile"
 _VERSION = 1
 _REMEDY = "Build the profile again: moe-chat profile build --domain NAME"
@@ -36,7 +36,7 @@ _REMEDY = "Build the profile again: moe-chat profile build --domain NAME"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LayerProfile:
-    """What one layer did."""
+    """One layer's part of a profile."""
 
     mean_scores: np.ndarray
     """float32 [num_experts]: mean router score over all tokens; the share of tokens that chose the expert, where no

@@ -1,8 +1,8 @@
-"""Replay: what a policy would have done with recorded routing. Counts what the expert cache would count.
+"""Replays recorded routing through a policy, and counts what the expert cache would count.
 
-A layer's top-k enter together (event-atomic): the step's experts are locked, none of them makes room for another, and
-all are loaded (no bypass). A demanded copy has landed when the step ends. Decode steps only, since
-prefill never changes the decode set.
+A layer's top-k enter together (event-atomic): the step's experts are locked, none of them is evicted for another, and
+all are loaded (no bypass). A demand copy has landed when the step ends. Decode steps only, since prefill evicts
+nothing from the decode slots.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from offload.replay.trace import RoutingTrace
 
 @dataclass(frozen=True, slots=True)
 class PrefetchModel:
-    """A fixed prefetch depth, and a link in the roughest form: how many copies a layer's compute hides."""
+    """A fixed prefetch depth, and a coarse model of the link: the number of copies that a layer's compute hides."""
 
     depth: int
     """Copies queued for the next layer at most, taken from the recorded prediction."""
@@ -96,7 +96,7 @@ def _require_room(
 
 
 class _Arrival(NamedTuple):
-    """A copy on its way: whose slot it takes."""
+    """A queued copy; `victim` (layer, expert) had the slot that it takes, None: the slot was empty."""
 
     victim: tuple[int, int] | None
     is_victim_unused: bool
@@ -125,16 +125,16 @@ class _Residency:
         """Experts on their way to the layer that comes next."""
 
     def enter(self, layer: int, expert: int) -> None:
-        """An expert is resident from now on. Its slot must be empty."""
+        """Makes an expert resident. There must be an empty slot."""
         self._occupants[self._group_of[layer]][self._names[layer][expert]] = None
         self._resident[layer][expert] = self._seen[layer][expert] = 1
 
     def acquire(self, layer: int, experts: list[int], scores: np.ndarray | None) -> int:
-        """A whole step of a layer; returns the copies that were demanded."""
+        """Runs a step of a layer: counts, evicts and loads. Returns the number of demand copies."""
         resident, counters = self._resident[layer], self.counters[layer]
         counters.routed += len(experts)
         if self._arrivals or self._unused[layer]:
-            missing = self._meet(layer, experts)
+            missing = self._settle_prefetches(layer, experts)
         else:
             missing = [expert for expert in experts if not resident[expert]]
             counters.resident_hits += len(experts) - len(missing)
@@ -164,11 +164,11 @@ class _Residency:
             self._unused[layer].add(expert)
             self.counters[layer].prefetch_loads += 1
 
-    def _meet(self, layer: int, experts: list[int]) -> list[int]:
-        """Settle what was prefetched for this step and count what needs no new slot; returns what is missing."""
+    def _settle_prefetches(self, layer: int, experts: list[int]) -> list[int]:
+        """Cancels, lands or credits the prefetches of this step and counts its hits; returns the missing experts."""
         counters, unused = self.counters[layer], self._unused[layer]
         for expert in [expert for expert in self._arrivals if expert not in experts]:
-            self._take_back(self._arrivals.pop(expert))
+            self._cancel(self._arrivals.pop(expert))
             counters.prefetch_cancelled += 1
         missing = []
         for expert in experts:
@@ -203,10 +203,10 @@ class _Residency:
         candidates = self._candidates(layer)
         num_victims = min(num_victims, len(candidates))
         chosen = self._eviction.victims(candidates, num_victims, scores, layer) if num_victims else []
-        return [self._leave(candidates[number]) for number in chosen]
+        return [self._remove(candidates[number]) for number in chosen]
 
-    def _leave(self, victim: tuple[int, int]) -> _Arrival:
-        """An expert is resident no more."""
+    def _remove(self, victim: tuple[int, int]) -> _Arrival:
+        """Removes an expert; returns the arrival that takes its slot."""
         at, expert = victim
         del self._occupants[self._group_of[at]][victim]
         self._resident[at][expert] = 0
@@ -214,8 +214,8 @@ class _Residency:
         self._unused[at].discard(expert)
         return _Arrival(victim, is_unused)
 
-    def _take_back(self, arrival: _Arrival) -> None:
-        """A copy that has not started is cancelled: whose slot it was to have returns."""
+    def _cancel(self, arrival: _Arrival) -> None:
+        """Cancels a queued copy: its victim is resident again."""
         if arrival.victim is not None:
             self.enter(*arrival.victim)
             if arrival.is_victim_unused:

@@ -35,14 +35,14 @@ class RoutingTrace:
     model: str
     """Fingerprint of the model that routed."""
     domain: str
-    """What the prompts were about; empty for anything."""
+    """The prompts' domain; empty: none, or several."""
     geometry: Geometry
     ids: np.ndarray
     """uint16 [steps, layers, k]: chosen experts in the router's order, then NO_EXPERT."""
     predicted: np.ndarray
     """uint16 [steps, layers, k]: what was predicted for the layer one MoE layer earlier, best first, then NO_EXPERT."""
     scores: np.ndarray | None
-    """float16 [steps, layers, experts]: all router scores, NaN where there is none. None: nobody recorded any."""
+    """float16 [steps, layers, experts]: all router scores, NaN where there is none. None: none were recorded."""
     is_prefill: np.ndarray
     """bool [steps]: the token was part of a prompt."""
     prompt_starts: np.ndarray

@@ -15,14 +15,15 @@ _FIRST_STEPS = 256
 class TraceWriter:
     """Collects one trace. `begin` opens the rows of one forward, `record` fills them layer by layer.
 
-    What a forward that was given up has recorded is dropped by the next `begin`: a step counts once its last layer is
-    there. One thread calls it. `record` costs a few microseconds.
+    A step counts once its last layer is recorded: the next `begin` drops the rows of a forward that was given up. For
+    one thread. `record` costs a few microseconds.
     """
 
     def __init__(
         self, model: str, domain: str, geometry: Geometry, *, has_scores: bool = True, has_predictions: bool = True
     ) -> None:
-        """`model`: its fingerprint. Without scores the trace is far smaller, and only good for policies without.
+        """`model`: its fingerprint. Without scores the trace is far smaller, and policies that use scores cannot be
+        replayed.
 
         Callers of `record` need not collect scores or predictions that the writer does not have.
         """
@@ -108,7 +109,7 @@ class TraceWriter:
         )
 
     def _grow(self, num_steps: int) -> None:
-        """Room for so many steps; what is complete is kept."""
+        """Enlarges the arrays to `num_steps` rows; complete steps are kept."""
         for name in ("_ids", "_predicted", "_scores", "_is_prefill"):
             old = getattr(self, name)
             new = np.empty((num_steps, *old.shape[1:]), old.dtype)
@@ -117,7 +118,7 @@ class TraceWriter:
 
 
 def _distinct(ids: np.ndarray) -> np.ndarray:
-    """A copy without an expert's second place in a row: some routers choose by token, and may name one twice."""
+    """A copy without duplicate experts in a row: some routers choose by token id, and may name an expert twice."""
     ids = ids.copy()
     for place in range(1, ids.shape[-1]):
         again = (ids[..., :place] == ids[..., place : place + 1]).any(axis=-1)

@@ -1,4 +1,4 @@
-"""Weights for history eviction, found by replay. Pure: traces in, weights out."""
+"""Searches weights for history eviction by replay. Pure: traces in, weights out."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def tune_history(
     search = _Search(decode, slots_per_layer, initial, on_progress, num_random + 1 + num_rounds * _round_size())
     begin = start or HistoryWeights()
     draw = random.Random(seed)
-    search.try_all([begin, *(_drawn(draw) for _ in range(num_random))])
+    search.try_all([begin, *(_random_weights(draw) for _ in range(num_random))])
     for _ in range(num_rounds):
         before = search.best
         search.try_all(_around(before.weights))
@@ -127,8 +127,8 @@ class _Search:
         return totals
 
 
-def _drawn(draw: random.Random) -> HistoryWeights:
-    """Each term left out one time in four: what does nothing should not stay for company."""
+def _random_weights(draw: random.Random) -> HistoryWeights:
+    """Random weights; each term is 0 with probability 1/4, so that the search can drop terms without effect."""
     terms = {name: 0.0 if draw.random() < 0.25 else round(_LARGEST * draw.random() ** 2, 2) for name in _TERMS}
     if not any(terms.values()):
         terms["recency"] = 1.0
@@ -136,7 +136,7 @@ def _drawn(draw: random.Random) -> HistoryWeights:
 
 
 def _around(weights: HistoryWeights) -> list[HistoryWeights]:
-    """The neighbours along one coordinate at a time."""
+    """Neighbours: these weights with one value changed."""
     near = []
     for name in _TERMS:
         value = getattr(weights, name)

@@ -1,4 +1,4 @@
-"""Finds slots for experts to be loaded: empty ones, then victims' ones, then ones reclaimed from copies in flight."""
+"""Chooses slots for experts to load: empty ones, then victims' (chosen by the eviction policy), then reclaimed ones."""
 
 from __future__ import annotations
 

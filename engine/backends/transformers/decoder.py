@@ -1,7 +1,6 @@
 """The decode loop: chunked prefill, then one token at a time over `model.forward` with a preallocated cache.
 
-Source of the shape: the library's `generate` costs 5-15 ms a token around the forward; this loop does what it needs
-of it.
+It replaces the library's `generate`, which costs 5-15 ms a token around the forward.
 """
 
 from __future__ import annotations
@@ -119,7 +118,7 @@ class Decoder:
         return logits
 
     def _undo(self, length: int) -> None:
-        """A forward that was left half-way has written some layers: crop all of them back, or drop everything."""
+        """Removes what an interrupted forward wrote: crops every layer to `length`, or empties the cache."""
         self.cache.tokens[length:] = []
         self.cache.restore(length)
 

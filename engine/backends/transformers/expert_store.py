@@ -32,7 +32,7 @@ class Run(NamedTuple):
 
 
 class RunFinder:
-    """Finds what a conversion does to element positions by converting positions; equal layouts are asked once."""
+    """Finds where a conversion moves elements, by converting their positions; equal shapes are converted once."""
 
     def __init__(self, model: nn.Module) -> None:
         self._model = model
@@ -58,7 +58,7 @@ class RunFinder:
             base += size
         try:
             order = parameter.convert(tensors, parts, self._model)
-        except Exception:  # noqa: BLE001 - an operation that cannot work on positions is not a move; the library converts values later
+        except Exception:  # noqa: BLE001 - what fails on positions is not a move: values are converted later
             return None
         if order.dtype != torch.int64 or tuple(order.shape) != parameter.shape:
             return None
@@ -112,7 +112,7 @@ class ConvertingSource:
 
 
 class ExpertPlaces(NamedTuple):
-    """Where every expert's bytes lie."""
+    """Where every expert's bytes are stored, in files."""
 
     spans: list[list[tuple[Span, ...] | None]]
     """By layer and expert: the runs of bytes that make up its slot; None: it must be converted."""
@@ -155,7 +155,7 @@ def _expert_spans(
 
 
 class ExpertStore:
-    """Serves every expert of a checkpoint; straight from file spans where that is possible."""
+    """An ExpertSource of a checkpoint: reads file spans straight into a slot where possible, else converts."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The experts function registered with transformers: what the library calls in place of an experts module's own."""
+"""The experts function registered with transformers, which the library calls in place of an experts module's own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ALL_EXPERTS_FUNCTIONS.register(EXPERTS_IMPLEMENTATION, offloaded_experts_forward
 
 
 class ProbedLayer:
-    """Stands in for an experts module before anything is loaded: notes k, returns zeros."""
+    """Replaces an experts module's layer while there are no slots: records k, and returns zeros."""
 
     def __init__(self) -> None:
         self.top_k: int | None = None

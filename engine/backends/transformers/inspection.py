@@ -1,7 +1,7 @@
-"""A checkpoint looked at before anything of it is loaded: what runs it, where its tensors lie, what it will take.
+"""Inspects a checkpoint before loading: its architecture, where its tensors are stored, and the memory it needs.
 
-Everything comes from configuration, headers, and a model on the meta device, which is thrown away: the model that is
-loaded later is another one, so that nothing a measuring forward leaves behind can reach it.
+Uses configuration, headers, and a model on the meta device. That model is discarded and loading builds another one, so
+that state left behind by the measuring forwards cannot affect it.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class InspectedModel:
 
 
 def inspect_model(folder: Path, is_cancelled: Callable[[], bool] = lambda: False) -> InspectedModel:
-    """Raises UnsupportedModelError or CheckpointError for what could not be loaded, as far as that can be known, and
-    WaitCancelled."""
+    """Inspects a folder; reads no weight. Raises UnsupportedModelError or CheckpointError where loading would fail, as
+    far as headers and shapes show it, and WaitCancelled."""
     config = read_config(folder)
     entries = read_index(folder)
     check_against_config(read_config_file(folder), {key: entry.shape for key, entry in entries.items()})
@@ -137,7 +137,7 @@ def _check_supported(model: Any, modules: Sequence[WithheldModule]) -> None:
 
 
 def _probed(model: Any, modules: Sequence[WithheldModule]) -> tuple[MemoryNeeds, tuple[int, ...]]:
-    """Runs the model on shapes alone: what it takes, and per MoE layer the experts chosen for a token."""
+    """Runs the model on the meta device: its memory needs, and per MoE layer the experts chosen for a token."""
     probes = [ProbedLayer() for _ in modules]
     for withheld, probe in zip(modules, probes, strict=True):
         withheld.module.offload_layer = probe  # type: ignore[assignment]
@@ -173,7 +173,7 @@ def _geometry(modules: Sequence[WithheldModule], formats: Sequence[DenseFormat],
 
 
 def _prediction_forms(model: Any, modules: Sequence[WithheldModule], config: Any) -> list[PredictionForm]:
-    """Routers of the same class and shapes are tried once."""
+    """Per MoE layer; routers of the same class and shapes are tried once."""
     known: dict[object, PredictionForm] = {}
     forms = []
     for withheld in modules:

@@ -67,7 +67,7 @@ class PreallocatedLayer(CacheLayerMixin):
         self.length_tok = length_tok
 
     def can_crop_to(self, length_tok: int) -> bool:
-        """Whether the first `length_tok` tokens are all there is to keep."""
+        """Whether the layer can be cropped to its first `length_tok` tokens."""
         return length_tok <= self.length_tok
 
     def crop_to(self, length_tok: int) -> None:
@@ -194,8 +194,8 @@ class KvCache:
         self.cache = cache
 
     def assume_length(self, length_tok: int) -> int:
-        """Counts so many tokens as cached, for measuring a forward; returns how many. 0: the library's own layers are
-        among them, which hold what they count. End with `reset`."""
+        """Counts `length_tok` tokens as cached, for measuring a forward; returns how many. Returns 0 and changes
+        nothing if some layers are the library's own. End with `reset`."""
         layers = getattr(self.cache, "layers", [])
         if not layers or not all(isinstance(layer, PreallocatedLayer) for layer in layers):
             return 0
@@ -204,13 +204,14 @@ class KvCache:
         return length_tok
 
     def keep_prefix(self, length_tok: int) -> bool:
-        """Keeps the first `length_tok` tokens' states. False: that cannot be, and everything was dropped."""
+        """Keeps the first `length_tok` tokens' states. False: not possible, and the cache was emptied."""
         if length_tok == len(self.tokens):
             return True
         return self.restore(length_tok)
 
     def restore(self, length_tok: int) -> bool:
-        """Crops every layer to `length_tok`, also when a broken-off forward left them of unequal length."""
+        """Crops every layer to `length_tok`, also when an interrupted forward left them of unequal length. As
+        `keep_prefix`."""
         if length_tok > 0 and self._can_crop_to(length_tok):
             for layer in self._layers():
                 layer.crop_to(length_tok)
@@ -232,7 +233,7 @@ class KvCache:
         return hasattr(self.cache, "layers") and all(layer.can_crop_to(length_tok) for layer in self._layers())
 
     def reset(self) -> None:
-        """Drops everything; preallocated memory stays and is used again."""
+        """Empties the cache; preallocated memory is kept and reused."""
         self.tokens.clear()
         self._first_approximate_tok = None
         if self._uses_library_cache:

@@ -1,7 +1,7 @@
-"""From an inspected checkpoint to a model on the device with its routed experts left in the host tier.
+"""Loads an inspected checkpoint onto the device, without its routed experts, which stay in the host tier.
 
-The order keeps the promise of the byte budget: everything is known from headers and a model on the meta device (see
-`inspection`), planned, and refused where it must be, before a single weight is read.
+The byte budget is planned, or refused, before any weight is read: from headers and a model on the meta device (see
+`inspection`).
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _fill(meta: MetaModel, inspected: InspectedModel, count: Callable[[int], Non
 
 
 def _check_finite(model: Any) -> None:
-    """NaN in a router would send tokens anywhere."""
+    """Raises CheckpointError for NaN or infinite values in a router, whose choice would be arbitrary."""
     for name, module in model.named_modules():
         if not is_experts_module(module):
             continue

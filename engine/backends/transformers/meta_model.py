@@ -1,8 +1,8 @@
-"""A model's definition without its weights: what the library's `from_pretrained` does before it reads any.
+"""Builds a model without its weights: what the library's `from_pretrained` does before it reads any.
 
-The steps are taken one by one, so that the files are those of our own choice (`engine.checkpoint`), nothing else in the
-folder is looked at (adapters, other weight files, code), and the plan can be made between definition and loading. They
-reach into private parts of transformers; a test watches their signatures.
+The steps are taken one by one, so that weights come from the files that `engine.checkpoint` chose, nothing else in the
+folder is read (adapters, other weight files, code), and the budget can be planned before loading. They use private
+parts of transformers, whose signatures a test checks.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _class_of(config: Any) -> tuple[Any, Any]:
 
 
 def _dtype_of(config: Any, entries: Iterable[TensorEntry]) -> torch.dtype:
-    """What `dtype="auto"` comes to: the config's, else that of the first floating tensor stored."""
+    """The number format of `dtype="auto"`: the config's, else that of the first floating tensor stored."""
     if getattr(config, "dtype", None) is not None:
         dtype: torch.dtype = config.dtype if isinstance(config.dtype, torch.dtype) else getattr(torch, config.dtype)
         return dtype

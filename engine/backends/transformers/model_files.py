@@ -1,4 +1,4 @@
-"""What the library reads of a model's folder beside the weights: configuration, tokenizer, generation defaults."""
+"""Reads a model folder's configuration, tokenizer and generation defaults with the library; weights are read apart."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ _FIXED = "default"
 def fix_for_shapes(model: nn.Module) -> None:
     """Lets rotary embeddings of every kind run on the meta device, where a position has no value to decide by.
 
-    Changes the model for good: its numbers are those of another kind, of the same shapes. For a model that is only
-    measured.
+    Changes the model permanently: values become wrong, shapes stay right. Only for a model that is measured and then
+    discarded.
     """
     rotary: Any
     for rotary in model.modules():

@@ -1,7 +1,7 @@
-"""The checkpoint's tensors, told apart: the routed experts, which are not loaded, and everything else.
+"""Separates a checkpoint's tensors: routed experts, which are not loaded, and resident weights.
 
-Every stored key is renamed with the library's own rules. What belongs to an experts module is only noted (file, offset,
-shape), so that each expert can be read when it is needed; a test watches the signatures of the library used here.
+Every stored key is renamed with the library's own rules. For tensors of an experts module, only file, offset and shape
+are kept, so that each expert can be read when it is needed; a test watches the signatures of the library used here.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def is_experts_module(module: nn.Module) -> bool:
 
 
 class StoredWeights(NamedTuple):
-    """A checkpoint's tensors by what becomes of them."""
+    """A checkpoint's tensors, separated into routed experts and resident weights."""
 
     modules: list[WithheldModule]
     """The experts modules, in the order of the model, with the places of their experts' bytes."""
@@ -101,7 +101,7 @@ class StoredWeights(NamedTuple):
 def sort_weights(
     model: PreTrainedModel, entries: Iterable[TensorEntry], mapping: Sequence[WeightRenaming | WeightConverter]
 ) -> StoredWeights:
-    """Tells experts from resident weights. `model` may be on the meta device; `mapping` is the library's conversion
+    """Separates experts from resident weights. `model` may be on the meta device; `mapping` is the library's conversion
     mapping of its architecture. Raises CheckpointError where an expert, or a part of one, is missing or misshapen."""
     renamings = [rule for rule in mapping if isinstance(rule, WeightRenaming)]
     converters = [rule for rule in mapping if isinstance(rule, WeightConverter)]
@@ -123,7 +123,7 @@ def sort_weights(
 
 
 def withhold(modules: Iterable[WithheldModule]) -> None:
-    """Takes the experts' parameters off their modules: nothing is left there to load or to initialise."""
+    """Removes the experts' parameters from their modules, so that the library neither loads nor initialises them."""
     for withheld in modules:
         for name in withheld.parameters:
             withheld.module._parameters[name] = None

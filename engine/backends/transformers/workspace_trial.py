@@ -1,6 +1,6 @@
-"""The largest forward there will be, run once before expert slots are allocated: what it really takes.
+"""Runs the largest possible forward once, before expert slots are allocated, and measures the memory it takes.
 
-The plan's figure comes from shapes alone and does not see inside of operations. This one does, and the larger counts.
+The planned figure comes from shapes, and misses memory inside operations. The larger of the two figures is used.
 """
 
 from __future__ import annotations

@@ -197,7 +197,7 @@ class _Bench:
     def _modelled_s(
         self, name: str, tasks: Sequence[Task], runs: Sequence[Run], bytes_per_s: float | None, times: StepTimes
     ) -> float | None:
-        """Mean seconds a token on the virtual clock. None for APPROX, which changes routing, or if nothing was copied."""
+        """Mean seconds a token on the virtual clock. None for APPROX (it changes routing), or if nothing was copied."""
         variant, slots = VARIANTS[name], self._slots_of(name)
         if variant.mode == APPROX or bytes_per_s is None:
             return None

@@ -1,4 +1,4 @@
-"""Which experts leave their slots: eviction policies, one per file. Pure: no tensors, no I/O, no clock of their own."""
+"""Eviction policies choose a slot's victim: one per file. Pure: no tensors, no I/O, no clock."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class EvictionPolicy(Protocol):
     ) -> list[int]:
         """Indices in `candidates` ((layer, expert) pairs) of the experts to evict, the first to go first.
 
-        All of a step's victims are chosen in one call: 1 <= `num_victims` <= len(candidates). Choosing n at once is
-        choosing one n times, each time without those chosen before. `scores` [num_experts] are the current selection
-        scores of `layer`, the layer that needs the slots; None when there are none. Ties are broken by (layer, expert),
-        so that the order of candidates does not matter. Changes nothing.
+        All of a step's victims are chosen in one call: 1 <= `num_victims` <= len(candidates). Choosing n at once
+        gives the same as choosing one n times, each time without those chosen before. `scores` [num_experts] are the
+        current selection scores of `layer`, the layer that needs the slots; None when there are none. Ties are broken
+        by (layer, expert), so that the order of candidates does not matter. Changes nothing.
         """
         ...
 

@@ -33,7 +33,7 @@ class HistoryWeights:
     """Of how recently the expert was selected."""
     window_steps: int = 256
     ema_decay: float = 0.8
-    """What a step leaves of the average."""
+    """The factor by which each step multiplies the average."""
 
     def __post_init__(self) -> None:
         if min(self.count, self.ema, self.score, self.recency) < 0:
@@ -43,7 +43,8 @@ class HistoryWeights:
 
 
 class _LayerHistory:
-    """What is remembered of one layer. The average is kept undecayed: a new selection weighs ever more instead."""
+    """The history of one layer. Instead of decaying every average at each step, a new selection's weight `gain`
+    grows."""
 
     __slots__ = ("count", "ema", "gain", "last_step", "step", "window")
 

@@ -1,4 +1,4 @@
-"""Weights of history eviction that were tuned for a model, and what speaks for them: a JSON file.
+"""Weights of history eviction tuned for a model, with the loads measured for them: a JSON file.
 
     {"format": "moe-chat eviction weights", "version": 1,
      "model": the model's fingerprint, "created_s": seconds since 1970,
@@ -33,7 +33,7 @@ _REMEDY: Final = "Tune again: moe-chat tune --keep. Or go back to the defaults: 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Loads over some prompts."""
+    """Measured loads over some prompts."""
 
     prompts: int
     default_loads: int
@@ -49,7 +49,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class TunedWeights:
-    """What a tuning found, and is kept of it."""
+    """The result of a tuning, as it is stored."""
 
     model: str
     """Fingerprint of the model."""

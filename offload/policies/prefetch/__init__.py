@@ -1,4 +1,4 @@
-"""What to fetch before it is asked for: prefetchers, one per file. Pure: no tensors, no I/O, no clock of their own."""
+"""Prefetchers choose experts to copy before they are routed to; one per file. Pure: no tensors, no I/O, no clock."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ class Prefetcher(Protocol):
     """Picks the experts of layers ahead to submit at prefetch priority."""
 
     num_layers_ahead: int
-    """How many layers' forecasts `plan` may look at; with 0 nobody needs to make any."""
+    """The most forecasts that `plan` reads; with 0 none need to be made."""
     needs_window: bool
-    """Whether `plan` looks at the window; if not, nobody needs to measure one."""
+    """Whether `plan` uses the window; if not, none needs to be measured."""
 
     def plan(self, forecasts: Iterable[Forecast], window: Window | None = None) -> list[tuple[int, int]]:
         """The (layer, expert) pairs to submit, in order, nearest layer first.
 
-        `forecasts`: of layers l+1, l+2, ... in order; each is made when it is reached, so that who needs no more of
-        them does not pay for them. `window`: None where it is not measured (yet).
+        `forecasts`: of layers l+1, l+2, ... in order; each is computed when the iteration reaches it, so that
+        a prefetcher that stops early saves the rest. `window`: None where it is not measured (yet).
         """
         ...
 
     def observe(self, layer: int, experts: Sequence[int]) -> None:
-        """What a layer was routed to; call before the `plan` of that step. Mutates what was learned."""
+        """The experts a layer was routed to; call before the `plan` of that step. Mutates what was learned."""
         ...
 
 

@@ -1,17 +1,17 @@
-"""What a prefetch is expected to save: a copy hidden by half still pays.
+"""The expected gain of a prefetch, in seconds: also a copy that is only partly hidden may be worth it.
 
 Model. The link copies one expert after the other, the demand copies queued now first. A prefetch for the layer j layers
 ahead starts at s and takes c; the routing of the layers between here and there is known at w_1 < ... < w_j. A layer
-that waits for demand copies holds the routing of the next one up, and what is queued behind them gains by that. Then,
-with p the probability that the expert is used:
+that waits for demand copies delays the routing of later layers, which gives queued prefetches more time. Then, with p
+the probability that the expert is used:
 
 - saved wait: p x h x c, with the hidden share h = the part of the copy done by w_j, clamp((w_j - s) / c, 0, 1). What
-  has not started by w_j is promoted or taken back: it saves nothing, and costs nothing.
+  has not started by w_j is promoted or cancelled: it saves nothing, and costs nothing.
 - delay: a copy on the link when routing becomes known keeps demand copies waiting until it ends, s + c - w. That costs
   q x (s + c - w_i) at each w_i inside the copy, q being the probability that a layer has a demand copy at all. At w_j
   it is a delay only if the expert is not used, so times 1 - p: else it is the wait for that very expert.
-- eviction: an expert not used has taken somebody's slot. That costs (1 - p) x v x c, v being the copies a layer makes
-  more, on average, for want of one slot.
+- eviction: an expert not used has taken another one's slot. That costs (1 - p) x v x c, v being the additional copies
+  that a layer makes, on average, with one slot less.
 
 A further copy is taken while what it saves exceeds what it costs. The delay and the eviction terms are ours; the paper
 ("MoE-CORE: Coordinated Expert Offload", section "Mechanism") takes copies that are hidden altogether.
@@ -25,12 +25,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class GainModel:
-    """The two prices of a prefetch."""
+    """The two cost parameters of a prefetch."""
 
     demand_probability: float = 0.5
     """q: that a layer has a demand copy, in [0, 1]."""
     victim_loads: float = 0.2
-    """v: copies made for want of one slot; k times the slope of the layer's hit-rate curve where it stands."""
+    """v: additional copies with one slot less; k times the slope of the layer's hit-rate curve where it stands."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.demand_probability <= 1 or self.victim_loads < 0:

@@ -1,4 +1,4 @@
-"""The next layer's own router, and the one's after it when nothing is missing there."""
+"""The router of layer l+1, run early, and that of l+2 when fewer experts are absent than `depth`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from offload.policies.prefetch.router_ahead import RouterAheadPrefetcher
 class LayersAheadPrefetcher(RouterAheadPrefetcher):
     """Fetches at most `depth` absent experts a step: of layer l+1 first, of l+2 while there are fewer.
 
-    Looking further only when the nearer layer has all it needs keeps a link that would idle at work, and a copy that
-    takes longer than a layer gets a head start. Ours; the paper looks one layer ahead.
+    The second layer is used only when the first one needs fewer copies: this uses a link that would be idle, and starts
+    copies that take longer than one layer earlier. Ours; the paper looks one layer ahead.
     """
 
     def __init__(self, depth: int) -> None:

@@ -15,7 +15,7 @@ class NoPrefetcher:
     needs_window = False
 
     def __init__(self, depth: int = 0) -> None:
-        """`depth` is taken for the sake of the registry, and ignored."""
+        """`depth` is ignored; every prefetcher has it."""
 
     def plan(self, forecasts: Iterable[Forecast], window: Window | None = None) -> list[tuple[int, int]]:
         """See Prefetcher."""

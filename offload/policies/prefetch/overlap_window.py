@@ -1,4 +1,4 @@
-"""The overlap window: how long the link can copy unnoticed, measured online. No clock of its own: times are passed in.
+"""The overlap window: the time in which copies are hidden by compute, measured online from times that are passed in.
 
 After "MoE-CORE: Coordinated Expert Offload", section "Mechanism": before layer l+1's routing is known there are the
 remaining compute of layer l and the attention of layer l+1, minus the launch overhead.
@@ -14,7 +14,7 @@ from statistics import median
 from offload.geometry import Geometry
 
 _HISTORY = 9
-"""Measurements a running median looks back on: one pause of the system changes nothing."""
+"""Values of a running median: a single outlier does not change it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +22,14 @@ class Window:
     """What the link can do from now on, while layer l computes. Seconds."""
 
     overlap_s: float
-    """The paper's window: remaining compute of l + attention of l+1 - launch overhead, as if nobody waited."""
+    """The paper's window: remaining compute of l + attention of l+1 - launch overhead, without waits for copies."""
     routing_known_s: tuple[float, ...]
-    """When the routing of layers l+1, l+2, ... will be known: from now, ascending. Layer l waits for the demand copies
-    that are queued, and nobody after it."""
+    """When the routing of layers l+1, l+2, ... will be known: from now, ascending. Assumes that layer l waits for
+    the queued demand copies, and that later layers wait for nothing."""
     copy_s: tuple[float, ...]
     """What one expert of layers l+1, l+2, ... takes on the link by itself."""
     demand_queued_s: float
-    """Demand copies that come first."""
+    """Demand copies queued before any prefetch."""
     prefetch_queued_s: float = 0.0
     """Prefetches queued earlier, or on the link, for layers further ahead."""
 

@@ -14,7 +14,7 @@ _PRIOR_DECAY = 0.85
 class RankHitRates:
     """Counts, by distance (1: the next layer) and place, the *absent* predicted experts that were then used.
 
-    Resident ones are left out: they are resident because they are used often, and say too much good of the prediction.
+    Resident ones are not counted: they are resident because they are used often, and would bias the rate upwards.
     """
 
     def __init__(self, num_distances: int = 1, num_ranks: int = 16) -> None:

@@ -1,4 +1,4 @@
-"""Slots moved from layers that barely miss them to layers that gain by them."""
+"""Moves slots from layers whose hit rate barely drops to layers whose hit rate rises most."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from offload.geometry import Geometry
 from offload.policies.slot_planning.curve import HitRateCurve
 
 _SMALLEST_GAIN = 1e-9
-"""Hits per token a move must win: less is rounding, and could go round in circles."""
+"""Hits per token a move must win: less is rounding error, and moves might never end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +22,8 @@ class MoveRules:
     tau_low: float = 0.02
     """How far below the median a receiver's hit rate must be."""
     max_drop: float = 0.1
-    """What a donor's hit rate may lose in one move: "barely drops". Wide, since one of a handful of slots is a lot; the
-    receiver must gain more, and the donor stay above the median, all the same."""
+    """The most that a donor's hit rate may lose in one move (the paper: "barely drops"). Generous, since one of few
+    slots is a large part; the receiver must still gain more, and the donor stay above the median."""
 
     def __post_init__(self) -> None:
         if self.delta_k < 1 or not 0 <= self.tau_low <= 1 or not 0 <= self.max_drop <= 1:

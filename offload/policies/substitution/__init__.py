@@ -1,4 +1,4 @@
-"""Who stands in for a missed expert in APPROX mode: one rule per file. Pure: no tensors, no I/O, no clock."""
+"""Chooses the substitutes of missed experts in APPROX mode (AES): one rule per file. Pure: no tensors, I/O or clock."""
 
 from __future__ import annotations
 

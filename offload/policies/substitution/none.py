@@ -13,7 +13,7 @@ class NoSubstitution:
     """Every miss is copied."""
 
     def __init__(self, alpha: float = 0.0) -> None:
-        """`alpha` is taken for the sake of the registry, and ignored."""
+        """`alpha` is ignored; every rule has it."""
 
     def choose(
         self,
