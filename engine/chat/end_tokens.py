@@ -1,4 +1,4 @@
-"""The tokens that end an answer."""
+"""The token ids that end an answer. Stop strings: see `text_stream`."""
 
 from __future__ import annotations
 

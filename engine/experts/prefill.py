@@ -4,6 +4,9 @@ Ring: experts one after the other through a few staging slots; the next is copie
 layer: two buffers of a whole MoE layer each; while layer l+1 computes, the buffer that layer l has released loads layer
 l+2. After "MoE-CORE: Coordinated Expert Offload", "Mechanism": full-layer staging from floor(K_l / k_l) tokens on,
 selected experts only below. On either path empty decode slots are filled first.
+
+Whether a model has the ring or full layers is decided by the budget (`offload.budget`) or the configuration; full layer
+or selected experts, by `LayerPrefill.is_full_layer` for every chunk.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Plans a model's byte budget before loading, from configuration, model and free memory; refuses one too small."""
+"""Plans a model's byte budget before loading, from configuration, model and free memory.
+
+The split itself, and the refusal of a budget that is too small, are in `offload.budget`.
+"""
 
 from __future__ import annotations
 

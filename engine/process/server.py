@@ -2,8 +2,11 @@
 
 Main thread: the engine (see `worker`). Control thread: commands; cancel, mode and close act at once, also in load and
 prefill. Sender thread: ordered events and the latest snapshot; it repeats the last progress of unfinished work, so that
-a reader hears something at least once a second. The process ends with its parent: by signal, and by the end of the
-connection. Whatever it prints goes to the log; that the log cannot be written ends nothing.
+a reader hears something at least once a second. Whatever it prints goes to the log; a log that cannot be written is
+ignored.
+
+The process ends with its parent: by signal, and by the end of the connection. SIGINT is ignored, since the parent
+decides about ctrl+c; SIGTERM ends the process at once, by the system's default.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The host tier: where an expert's bytes come from."""
+"""The host tier: reads an expert's bytes from the checkpoint's files into a slot."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from engine.api import Message, Submit
-from engine.backends.transformers.model_files import load_tokenizer
+from engine.backends.transformers.config_and_tokenizer import load_tokenizer
 from engine.checkpoint.catalogue import describe_folder
 from engine.commands.plan_model import plan_model
 from engine.config import SamplingConfig

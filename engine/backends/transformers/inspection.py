@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from engine.backends.transformers.config_and_tokenizer import read_config
 from engine.backends.transformers.expert_store import ExpertPlaces, find_places
 from engine.backends.transformers.experts_interface import ProbedLayer
 from engine.backends.transformers.memory_needs import MemoryNeeds, chunk_needs
 from engine.backends.transformers.meta_model import MetaModel, build_on_meta
-from engine.backends.transformers.model_files import read_config
 from engine.backends.transformers.rotary import fix_for_shapes
 from engine.backends.transformers.stored_weights import StoredWeights, WithheldModule, sort_weights
 from engine.checkpoint.architectures import DENSE, MISSING_INTERFACE

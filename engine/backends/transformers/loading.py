@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 
+from engine.backends.transformers.config_and_tokenizer import load_tokenizer, read_defaults
 from engine.backends.transformers.expert_store import ExpertStore
 from engine.backends.transformers.inspection import InspectedModel, formats_of
 from engine.backends.transformers.meta_model import MetaModel, load_weights
-from engine.backends.transformers.model_files import load_tokenizer, read_defaults
 from engine.backends.transformers.stored_weights import WithheldModule, is_experts_module, withhold
 from engine.checkpoint.index import TensorEntry
 from engine.errors import CheckpointError, MoeChatError

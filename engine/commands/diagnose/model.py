@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from engine.backends.transformers.model_files import load_tokenizer
+from engine.backends.transformers.config_and_tokenizer import load_tokenizer
 from engine.chat.chat_template import ChatTemplate
 from engine.chat.thinking_switch import find_choices
 from engine.checkpoint.catalogue import describe_folder

@@ -156,7 +156,8 @@ def test_damaged_weights_do_not_keep_a_model_from_loading(
     try:
         assert dict(effective(again, "exact"))["eviction"] == "history (default weights)"
         (notice,) = [text for text in notices(again) if "eviction.json" in text]
-        assert "it is not JSON. The default weights are used. Tune again" in notice
+        assert "it is not valid JSON" in notice
+        assert "The default weights are used. Tune again" in notice
     finally:
         again.close()
 

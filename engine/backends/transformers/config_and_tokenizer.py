@@ -1,4 +1,4 @@
-"""Reads a model folder's configuration, tokenizer and generation defaults with the library; weights are read apart."""
+"""Reads a model's configuration, tokenizer and generation defaults with the library. Files of weights: see `shards`."""
 
 from __future__ import annotations
 
