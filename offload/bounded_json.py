@@ -1,4 +1,4 @@
-"""JSON that somebody else wrote: read within limits of size, depth and number of values, and no key twice.
+"""JSON from untrusted files: read within limits of size, depth and number of values, and no key twice.
 
 What Python's own reader lets pass and nothing can use is refused: NaN, numbers of hundreds of digits, and (unless it is
 asked for) Infinity. Messages say where, and show long values shortened.

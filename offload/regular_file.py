@@ -1,4 +1,4 @@
-"""Opening and reading files that somebody else made: regular files only, and never more than was asked for.
+"""Opens and reads untrusted files: regular files only, and never more bytes than were asked for.
 
 A FIFO without a writer would block an `open` for ever, and a device may be read without end. Every file of a model
 folder, and every trace, profile, weights file and prompts file, is opened here.
@@ -45,7 +45,7 @@ def open_regular(path: str | os.PathLike[str]) -> int:
 
     Never blocks. Raises NotRegularFile, and OSError where the file is missing or may not be read.
     """
-    # A socket cannot be opened at all, and says so in a way that tells nobody what it is.
+    # A socket cannot be opened at all, with an error that does not name the reason.
     require_regular(path)
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     try:

@@ -162,7 +162,7 @@ class OffloadedModel:
         self.expert_compute_s = self._runtime.expert_compute_s
         self.compute_floors_ms = calibration.compute_floors(self.budget.context_tok)
         """(tokens cached before it, milliseconds) of the quickest decode step, on a short context and at the longest:
-        the compute with every expert at hand."""
+        the compute alone, with every expert resident."""
 
     @property
     def compute_floor_ms(self) -> float:

@@ -25,7 +25,7 @@ def ignore(stage: str, done: int, total: int) -> None:
     pass
 
 
-def test_borrowed_it_is_exact_and_given_back_as_it_was(tmp_path: Path) -> None:
+def test_an_engine_for_a_bench_is_exact_and_restored_afterwards(tmp_path: Path) -> None:
     engine = open_model(save_checkpoint(tmp_path / "m", "qwen3_moe"), residency=0.5, mode="approx", alpha=100.0)
     try:
         engine.set_mode("approx")
