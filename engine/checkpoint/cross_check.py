@@ -101,15 +101,13 @@ class _LayersFound:
 
 def _problem_of_experts(experts: Iterable[_Named], text: Mapping[str, Any]) -> str:
     hidden, num_layers = text.get("hidden_size"), text.get("num_hidden_layers")
-    num_experts, inner = _number_of_experts(text), text.get("moe_intermediate_size")
+    num_experts = _number_of_experts(text)
     by_name: dict[tuple[int, str], dict[int, _Named]] = defaultdict(dict)
     for tensor in experts:
         by_name[tensor.layer, tensor.name][tensor.expert] = tensor
         is_matrix = tensor.name.endswith((*_UP, *_DOWN))
         if is_matrix and len(tensor.shape) != 2:
             return f"{shown(tensor.key)} has shape {list(tensor.shape)}, where an expert's weight has two dimensions"
-        if tensor.name.endswith(_UP) and type(inner) is int and inner not in tensor.shape:
-            return f"{shown(tensor.key)} has shape {list(tensor.shape)}, where moe_intermediate_size is {inner}"
         if is_matrix and type(hidden) is int and not _has_latent_size(text) and _is_transposed(tensor, hidden):
             return f"{shown(tensor.key)} has shape {list(tensor.shape)}, which is transposed: hidden_size is {hidden}"
     for (layer, name), stored in by_name.items():

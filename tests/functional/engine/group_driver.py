@@ -17,6 +17,7 @@ from typing import Any
 from engine.api import Plan
 from engine.config import EngineConfig
 from engine.events import TaskEnded
+from tests.functional.engine import running_engine
 from tests.functional.engine.running_engine import RunningEngine
 
 _SLACK_BYTES = 16 << 20
@@ -36,6 +37,7 @@ def planned_bytes(engine: RunningEngine, folder: Path, options: dict[str, Any]) 
 def main() -> None:
     group, folder = Path(sys.argv[1]), Path(sys.argv[2])
     (group / "cgroup.procs").write_text(str(os.getpid()))
+    running_engine.PATIENCE_S = 800
     engine = RunningEngine(folder / "engine.log")
     own_bytes = int((group / "memory.usage_in_bytes").read_text())
     options = json.loads(sys.argv[3])
