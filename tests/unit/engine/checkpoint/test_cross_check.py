@@ -89,7 +89,7 @@ def test_a_contradiction_is_found_in_the_headers(tmp_path: Path, shapes: Shapes,
         ({"hidden_size": 4, "moe_intermediate_size": 4, "vocab_size": None}, all_experts(lambda shape: (4, 4))),
         ({}, {}),
     ],
-    ids=range(9),
+    ids=range(10),
 )
 def test_what_says_nothing_against_it(changes: dict[str, Any], shapes: Shapes) -> None:
     assert contradiction(CONFIG | changes, shapes) == ""
