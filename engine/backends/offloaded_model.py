@@ -95,9 +95,9 @@ class OffloadedModel:
         self.num_predicted_layers = sum(self.lookahead.can_predict(i, i + 1) for i in range(len(layers) - 1))
 
     def _require_workspace(self, needs: ChunkNeeds) -> None:
-        """Runs the largest possible forward, without routed experts, and measures its memory. Where that is more than
-        planned, plans again with fewer slots, before any is allocated. Raises BudgetError when too few are left."""
-        measured_bytes = measure_workspace(self.decoder, needs, self.budget)
+        """Runs a long forward without routed experts, and measures its memory. Where that is more than planned, plans
+        again with fewer slots, before any is allocated. Raises BudgetError when too few are left."""
+        measured_bytes = measure_workspace(self.decoder, self.loaded.modules, needs, self.budget)
         if measured_bytes > self.budget.workspace_bytes:
             self.budget = with_measured_workspace(
                 self.config, self.loaded.plan, needs, self.budget, measured_bytes, self.fingerprint

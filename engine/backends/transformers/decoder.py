@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from time import perf_counter
 from typing import Any
 
 import torch
 
+from engine.backends.transformers.experts_interface import ForwardLeft
 from engine.backends.transformers.kv_cache import KvCache
 from engine.errors import NonFiniteLogitsError
 from engine.experts.step_state import StepState
@@ -46,16 +48,16 @@ class Decoder:
         assert logits is not None, "a prompt always has a token that is not cached"
         return logits
 
-    def run_longest(self) -> int:
-        """One prefill chunk at the end of the longest context, on cached states of any content; empties the cache.
+    def run_at(self, past_tok: int) -> int:
+        """One prefill chunk behind `past_tok` cached tokens of any content, up to a LeavingLayer; empties the cache.
 
-        Returns the length it ran to: less than the context where the cache's layers are not all our own.
+        Returns the length it ran to: a chunk's where the cache's layers are not all our own.
         """
         chunk_tok = min(self._chunk_tok, self._context_tok)
-        past_tok = self.cache.assume_length(self._context_tok - chunk_tok)
+        past_tok = self.cache.assume_length(min(past_tok, self._context_tok - chunk_tok))
         self._state.is_decode = False
         try:
-            with torch.inference_mode():
+            with torch.inference_mode(), suppress(ForwardLeft):
                 ids = self._ids[:, past_tok : past_tok + chunk_tok]
                 self._model(input_ids=ids, cache=self.cache.cache, use_cache=True, logits_to_keep=1)
         finally:

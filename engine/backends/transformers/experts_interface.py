@@ -31,3 +31,14 @@ class ProbedLayer:
     def __call__(self, hidden: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         self.top_k = int(index.shape[-1])
         return torch.zeros_like(hidden)
+
+
+class ForwardLeft(Exception):
+    """A forward that only measures has run as many layers as it needs."""
+
+
+class LeavingLayer:
+    """Ends a forward that only measures, by raising ForwardLeft: what comes behind this layer is not run."""
+
+    def __call__(self, hidden: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        raise ForwardLeft

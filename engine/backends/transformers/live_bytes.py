@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 _FUSED_ATTENTION_BYTES = 8 << 20
 """What the processor's flash attention holds: a few blocks of scores a thread."""
@@ -31,13 +31,11 @@ class LiveBytes(TorchDispatchMode):
         if func is torch.ops.aten.scaled_dot_product_attention.default:
             query, key, value = args[:3]
             inner_bytes = _attention_bytes(query, key, value)
-        for value in tree_leaves((args, kwargs)):
-            if isinstance(value, torch.Tensor):
-                self._known.add(value.untyped_storage()._cdata)  # a weight, or a cache: no new memory
+        for value in _tensors_in(args):
+            self._known.add(value.untyped_storage()._cdata)  # a weight, or a cache: no new memory
         output = func(*args, **(kwargs or {}))
-        for value in tree_leaves(output):
-            if isinstance(value, torch.Tensor):
-                self._note(value.untyped_storage())
+        for value in _tensors_in((output,)):
+            self._note(value.untyped_storage())
         self.peak_bytes = max(self.peak_bytes, self._live_bytes + inner_bytes)
         return output
 
@@ -52,6 +50,15 @@ class LiveBytes(TorchDispatchMode):
     def _free(self, key: int, num_bytes: int) -> None:
         self._known.discard(key)
         self._live_bytes -= num_bytes
+
+
+def _tensors_in(values: Iterable[Any]) -> Iterator[torch.Tensor]:
+    """Those of an operation's arguments or results: tensors, and lists of tensors."""
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from _tensors_in(value)
 
 
 def _attention_bytes(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> int:

@@ -1,29 +1,41 @@
-"""Runs the largest possible forward once, before expert slots are allocated, and measures the memory it takes.
+"""Runs a long prefill forward once, before expert slots are allocated, and measures the memory it takes.
 
-The planned figure comes from shapes, and misses memory inside operations. The larger of the two figures is used.
+The planned figure comes from shapes, and misses memory inside operations. Where the measured one is larger than the
+planned one for the same length, the workspace of the longest context grows by the same share. All layers at the longest
+context would take seconds at every load; layers are alike, and the first few hold every kind of attention.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from engine.backends.transformers.decoder import Decoder
+from engine.backends.transformers.experts_interface import LeavingLayer, ProbedLayer
+from engine.backends.transformers.stored_weights import WithheldModule
 from engine.plan import machine
 from engine.plan.model_plan import ChunkNeeds
 from offload.budget import BudgetPlan
 
+_PAST_TOK = 768
+"""Tokens cached before the chunk."""
+_NUM_LAYERS = 6
+"""MoE layers that are run: kinds of attention alternate in at most so many."""
 _UNSEEN_BYTES = 24 << 20
 """What a forward may take beyond its tensors, out of the plan's margin."""
 
 
-def measure_workspace(decoder: Decoder, needs: ChunkNeeds, budget: BudgetPlan) -> int:
-    """Bytes of workspace that the longest context needs, by one chunk at its end; at least what is planned.
+def measure_workspace(
+    decoder: Decoder, modules: Sequence[WithheldModule], needs: ChunkNeeds, budget: BudgetPlan
+) -> int:
+    """Bytes of workspace that the longest context needs; at least what is planned.
 
-    Experts return zeros meanwhile. The KV cache is empty afterwards. Where the system does not tell the peak of a
+    Experts return zeros meanwhile; the KV cache is empty afterwards. Where the system does not tell the peak of a
     process (it does on Linux), that is what is planned.
     """
     if not machine.reset_peak_rss():
         return budget.workspace_bytes
     before_bytes = machine.rss_bytes()
-    length_tok = decoder.run_longest()
+    length_tok = _run(decoder, modules)
     taken_bytes = machine.peak_rss_bytes(since_reset=True) - before_bytes
     expected_bytes = needs.forward.at(length_tok)
     excess_bytes = taken_bytes - expected_bytes - _UNSEEN_BYTES
@@ -31,3 +43,15 @@ def measure_workspace(decoder: Decoder, needs: ChunkNeeds, budget: BudgetPlan) -
         return budget.workspace_bytes
     share = needs.forward.at(budget.context_tok) / max(expected_bytes, 1)
     return budget.workspace_bytes + int(excess_bytes * share)
+
+
+def _run(decoder: Decoder, modules: Sequence[WithheldModule]) -> int:
+    """The length of the forward."""
+    behind = modules[_NUM_LAYERS:]
+    try:
+        for withheld in behind:
+            withheld.module.offload_layer = LeavingLayer()  # type: ignore[assignment]
+        return decoder.run_at(_PAST_TOK)
+    finally:
+        for withheld in behind:
+            withheld.module.offload_layer = ProbedLayer()  # type: ignore[assignment]
