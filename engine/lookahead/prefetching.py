@@ -33,6 +33,21 @@ class Forecaster(Protocol):
         ...
 
 
+class NoForecaster:
+    """A Forecaster that predicts nothing: for a layer that has no others ahead."""
+
+    def can_predict(self, layer: int, ahead: int) -> bool:
+        """See Forecaster."""
+        return False
+
+    def predict(self, layer: int, ahead: int) -> list[int]:
+        """See Forecaster."""
+        return []
+
+    def learn(self, layer: int) -> None:
+        """See Forecaster."""
+
+
 class Prefetching:
     """One for all layers; called in their order by the engine's thread, in decode only."""
 

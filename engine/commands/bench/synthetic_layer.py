@@ -20,7 +20,7 @@ from engine.experts.layer import LayerContext, MoeLayer
 from engine.experts.prefill import RingPrefill
 from engine.experts.router_tap import RouterTap
 from engine.experts.step_state import StepState
-from engine.lookahead.prefetching import Prefetching
+from engine.lookahead.prefetching import NoForecaster, Prefetching
 from offload.errors import WaitCancelled
 from offload.geometry import Geometry, LayerGeometry
 from offload.link.link import Link
@@ -76,19 +76,6 @@ class _InMemory:
         return len(destination)
 
 
-class _NoForecaster:
-    """Predicts nothing."""
-
-    def can_predict(self, layer: int, ahead: int) -> bool:
-        return False
-
-    def predict(self, layer: int, ahead: int) -> list[int]:
-        return []
-
-    def learn(self, layer: int) -> None:
-        pass
-
-
 class _SyntheticLayer:
     """The layer and everything it works with; `close` stops the link."""
 
@@ -112,7 +99,7 @@ class _SyntheticLayer:
             pool=pool,
             prefill=RingPrefill(self._cache, ring, geometry, self._state.is_cancelled),
             prefetching=Prefetching(
-                self._cache, self._link, _NoForecaster(), make_prefetcher("none", 0), geometry, always_predict=False
+                self._cache, self._link, NoForecaster(), make_prefetcher("none", 0), geometry, always_predict=False
             ),
             substitution=make_substitution("none", 0.0),
             state=self._state,

@@ -14,7 +14,7 @@ from engine.experts.formats.dense import DenseFormat
 from engine.experts.layer import LayerContext, MoeLayer
 from engine.experts.prefill import RingPrefill
 from engine.experts.step_state import StepState
-from engine.lookahead.prefetching import Prefetching
+from engine.lookahead.prefetching import NoForecaster, Prefetching
 from offload.geometry import Geometry, LayerGeometry
 from offload.link.slot_pool import SlotPool
 from offload.link.staging import StagingRing
@@ -62,19 +62,6 @@ class FixedTap:
         return self.values
 
     selection_scores = all_scores = scores
-
-
-class NoForecaster:
-    """Predicts nothing."""
-
-    def can_predict(self, layer: int, ahead: int) -> bool:
-        return False
-
-    def predict(self, layer: int, ahead: int) -> list[int]:
-        return []
-
-    def learn(self, layer: int) -> None:
-        pass
 
 
 class LayerBench:
