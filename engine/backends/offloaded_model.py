@@ -67,6 +67,7 @@ class OffloadedModel:
             self._require_workspace(needs)
             on_progress(LoadProgress("expert slots", 0, self.budget.slot_bytes))
             self.rebuild(config, self.budget.slots_per_layer)
+            on_progress(LoadProgress("choosing threads", 0, 0, ""))
             self._calibrate()
         except BaseException:
             self.close()
