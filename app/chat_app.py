@@ -89,12 +89,12 @@ class ChatApp(ConfiguredApp):
 
     def _import_the_rest(self) -> None:
         """What the first frame does not need (90 ms), while the user looks at it."""
-        if not self.is_running:  # left at once
-            return
-        import app.screens.chat
-        import app.screens.help  # noqa: F401
+        if self.is_running:  # not left at once
+            import app.screens.chat
+            import app.screens.help  # noqa: F401
 
-        self._keep()
+            self._keep()
+            self.run_worker(self._recorder.check())
 
     def _keep(self) -> None:
         """What is there now stays to the end: the garbage collector need not go through it each time (70 ms)."""

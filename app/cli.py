@@ -14,6 +14,7 @@ from importlib import import_module
 
 from app.command_line.parser import build_parser
 from app.command_line.stop_signals import StopSignals, exit_code_of
+from app.headless.terminal_text import accept_any_bytes, tell
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
 
@@ -47,6 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     No traceback reaches the user's screen: it goes to the log, whose place is printed.
     """
+    accept_any_bytes()
     with StopSignals() as stop:
         code = _guarded(argv, stop)
         if stop.number is not None:
@@ -86,9 +88,9 @@ def _report(error: Exception) -> int:
 
     # The engine's errors arrive as words: its complaint about settings is told apart by its title.
     if not isinstance(error, MoeChatError):
-        print(log_crash(error), file=sys.stderr)
+        tell(log_crash(error))
         return EXIT_FAILED
-    print(describe(error.title, error.message, error.hint), file=sys.stderr)
+    tell(describe(error.title, error.message, error.hint))
     return EXIT_USAGE if error.title == ConfigError.title else EXIT_FAILED
 
 

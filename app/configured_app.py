@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from textual.actions import parse
 from textual.app import App, SystemCommand
+from textual.filter import LineFilter
 from textual.screen import Screen
 
 from app import themes
 from app.engine_bridge import EngineBridge
+from app.safe_lines import SafeLines
 from app.sanitise import visible
 from app.settings.actions import ACTIONS, Action
 from app.settings.key_map import KeyMap
@@ -30,11 +32,16 @@ class ConfiguredApp(App[None]):
         self.bridge = bridge
         self.settings = settings
         self.key_map = KeyMap()
+        self._safe_lines = SafeLines()
         self._is_light_terminal = is_light_terminal
         for theme in themes.load_themes():
             self.register_theme(theme)
         self._follow_theme()
         self._follow_keys()
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """What every line of every widget goes through, the last of it what keeps the terminal from being commanded."""
+        return [*super().get_line_filters(), self._safe_lines]
 
     def settings_changed(self) -> None:
         """Values changed that are neither the theme nor the engine's, or the keys."""

@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 from typing import IO
 
+from app.paths import private_file, private_folder
+
 
 class InstanceLock:
     """Held for the life of the process; the system lets go of it whatever way the process ends."""
@@ -55,7 +57,8 @@ class InstanceLock:
             self._file = None
 
     def _open(self) -> IO[str]:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(self._path.parent)
+        private_file(self._path)
         return self._path.open("a+", encoding="utf-8")
 
 

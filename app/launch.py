@@ -9,7 +9,7 @@ from app.engine_bridge import EngineBridge
 from app.engine_launch import make_link
 from app.instance import InstanceLock
 from app.keeping.store import ChatStore
-from app.paths import AppPaths
+from app.paths import AppPaths, make_private
 from app.settings.schema import THEME_SYSTEM
 from app.settings.settings import Settings
 from app.terminal_background import has_light_background
@@ -32,9 +32,11 @@ def chat(arguments: argparse.Namespace) -> int:
         from app.chat_app import ChatApp
 
         notices = (second,) if second else ()
-        app = ChatApp(bridge, ChatStore(paths.chats_db), settings, notices, is_light_terminal=is_light)
+        store = ChatStore(paths.chats_db, checks_at_open=False)
+        app = ChatApp(bridge, store, settings, notices, is_light_terminal=is_light)
         app.run()
         return app.return_code or 0
     finally:
         bridge.close()
         lock.release()
+        make_private(paths.data_dir)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,3 +79,31 @@ class AppPaths:
             ("engine log", self.engine_log),
             ("cache", self.cache_dir),
         )
+
+
+def private_folder(folder: Path) -> None:
+    """Make a folder that only its owner reads, or make it so. Raises OSError where it cannot be made."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _tighten(folder)
+
+
+def private_file(path: Path) -> None:
+    """Make an empty file that only its owner reads, or make it so. Raises nothing: the first write tells."""
+    with contextlib.suppress(OSError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        _tighten(path)
+
+
+def make_private(folder: Path) -> None:
+    """Make everything in a folder, and the folder, readable by its owner only. Raises nothing."""
+    for directory, _, names in os.walk(folder):
+        for path in (Path(directory), *(Path(directory, name) for name in names)):
+            _tighten(path)
+
+
+def _tighten(path: Path) -> None:
+    """Take away what others may do with a file or folder of one's own."""
+    with contextlib.suppress(OSError):
+        status = path.lstat()
+        if status.st_mode & 0o077 and (stat.S_ISDIR(status.st_mode) or stat.S_ISREG(status.st_mode)):
+            path.chmod(stat.S_IMODE(status.st_mode) & 0o700)

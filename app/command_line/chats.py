@@ -50,7 +50,8 @@ def _add_files(kinds: Commands) -> None:
         "-o",
         "--output",
         metavar="FILE",
-        help="a new file, or a folder, where each chat gets a file of its own (default: standard output)",
+        help="a new file, or a folder, where each chat gets a file of its own, as JSON with its versions "
+        "(default: standard output)",
     )
     imported = _add(kinds, "import", "read chats that were exported as JSON; none is imported twice")
     imported.add_argument("file", metavar="FILE", help="the file; - is standard input")

@@ -9,6 +9,7 @@ import shtab
 
 from app.command_line.parser import build_parser
 from app.domains import all_domains
+from app.headless.terminal_text import say
 from engine.config import APPROX, EVICTION_POLICIES, EXACT, PREFETCHERS, PREFILL_PATHS
 
 _WORDS = {
@@ -34,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
             action.complete = _WORDS[str(action.metavar)]  # type: ignore[attr-defined]
         elif action.choices is None and action.metavar in choices:
             action.choices = choices[str(action.metavar)]
-    print(shtab.complete(parser, arguments.shell))
+    say(shtab.complete(parser, arguments.shell))
     return 0
 
 

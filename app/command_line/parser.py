@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import TYPE_CHECKING
 
 from app.command_line import options
 from app.command_line.chats import add_chats
 from app.command_line.traces import add_traces
+from app.headless.terminal_text import say
 
 if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
+
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
 _SIGNAL_CODES = "130 interrupted · 143 ended by SIGTERM · 129 by SIGHUP"
@@ -23,15 +27,24 @@ class _ShowVersion(argparse.Action):
         from importlib.metadata import PackageNotFoundError, version
 
         try:
-            print(f"moe-chat {version('moe-chat')}")
+            say(f"moe-chat {version('moe-chat')}")
         except PackageNotFoundError:
-            print("moe-chat, not installed")
+            say("moe-chat, not installed")
         parser.exit(0)
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose complaints, which quote what was typed, are made safe for the terminal."""
+
+    def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
+        is_output = file is sys.stdout
+        if message:
+            say(message, end="", stream=sys.stdout if is_output else sys.stderr)
 
 
 def build_parser() -> argparse.ArgumentParser:
     """The whole command line."""
-    parser = argparse.ArgumentParser(
+    parser: argparse.ArgumentParser = _Parser(
         prog="moe-chat",
         description="Chat with a Mixture-of-Experts model that is bigger than the memory it is given.",
         epilog=f"Without a command the chat opens. {EXIT_CODES}",

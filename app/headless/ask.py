@@ -40,6 +40,7 @@ from app.keeping.recorder import Recorder, UnkeptRecorder
 from app.keeping.records import ChatRecord
 from app.keeping.store import ChatStore
 from app.paths import AppPaths
+from app.sanitise import whole
 from app.settings.settings import Settings
 from app.talk.conversation import Conversation
 from engine.errors import ConfigError
@@ -101,13 +102,13 @@ def conversation_for(
         return conversation
     domain = domain_named(arguments.domain or settings.text("chat.domain"))
     own_prompt = settings.text("chat.system_prompt") or domain.system_prompt
-    system = own_prompt if arguments.system is None else arguments.system
+    system = own_prompt if arguments.system is None else whole(arguments.system)
     return Conversation(ChatRecord(domain.name, system.strip(), settings.engine_config().model), recorder, sampling)
 
 
 def question_text(words: list[str]) -> str:
     """The question, with what is piped in as its context. Raises ConfigError when there is neither."""
-    question, context = " ".join(words).strip(), _piped_text().strip()
+    question, context = whole(" ".join(words)).strip(), _piped_text().strip()
     if not question and not context:
         raise ConfigError("There is no question.", 'Write it like moe-chat ask "What is the capital of France?"')
     return "\n\n".join(part for part in (context, question) if part)

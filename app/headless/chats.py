@@ -10,14 +10,15 @@ from dataclasses import asdict
 from pathlib import Path
 
 from app.command_line.options import at_least_one
-from app.headless import terminal_text
+from app.headless.terminal_text import Bold, confirmed, say, say_exported, say_json, tell
 from app.keeping import chat_import, export
 from app.keeping.export import KeptChat
+from app.keeping.forest import families as linked_families
 from app.keeping.records import ChatSummary, Hit, Snippet
 from app.keeping.store import ChatStore
 from app.keeping.words import Family, families, num_turns, when
-from app.paths import AppPaths
-from app.sanitise import visible
+from app.paths import AppPaths, make_private
+from app.sanitise import visible, whole
 from engine.errors import MoeChatError
 
 SHORT_ID = 8
@@ -33,7 +34,9 @@ class ChatNotFoundError(MoeChatError):
 
 def run(arguments: argparse.Namespace) -> int:
     """Run `moe-chat chats ...`; returns the exit code. Raises MoeChatError."""
-    store = ChatStore(AppPaths.from_environment().chats_db)
+    paths = AppPaths.from_environment()
+    store = ChatStore(paths.chats_db)
+    store.tell = tell
     try:
         commands: dict[str, Callable[[ChatStore, argparse.Namespace], int]] = {
             "list": _list,
@@ -47,6 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
         return commands[arguments.chats](store, arguments)
     finally:
         store.close()
+        make_private(paths.data_dir)
 
 
 def chat_id_of(store: ChatStore, name: str) -> str:
@@ -68,57 +72,67 @@ def _list(store: ChatStore, arguments: argparse.Namespace) -> int:
     limit = at_least_one(arguments.limit, "--limit")
     chats = store.summaries(store.num_chats())
     if arguments.ids:
-        print("\n".join(chat.chat_id[:SHORT_ID] for chat in chats))
+        say("\n".join(chat.chat_id[:SHORT_ID] for chat in chats))
         return 0
     listed = [Family((chat,)) for chat in chats] if arguments.all else families(chats)
     if arguments.json:
-        print(terminal_text.json_text([_summary_json(family) for family in listed[:limit]]))
+        say_json([_summary_json(family) for family in listed[:limit]])
         return 0
     for family in listed[:limit]:
-        print(_line(family))
+        say(_line(family))
     if len(listed) > limit:
-        print(f"The newest {limit} of {len(listed)}; --limit shows more.", file=sys.stderr)
+        tell(f"The newest {limit} of {len(listed)}; --limit shows more.")
     elif not listed:
-        print("No chat is kept yet.", file=sys.stderr)
+        tell("No chat is kept yet.")
     return 0
 
 
 def _show(store: ChatStore, arguments: argparse.Namespace) -> int:
     kept = _kept(store, arguments.chat)
-    print(export.as_json([kept]) if arguments.json else visible(export.as_markdown(kept)), end="")
+    if arguments.json:
+        say_exported(export.as_json([kept]))
+    else:
+        say(export.as_markdown(kept), end="")
     return 0
 
 
 def _search(store: ChatStore, arguments: argparse.Namespace) -> int:
-    hits = store.search(" ".join(arguments.text), at_least_one(arguments.limit, "--limit"))
+    hits = store.search(whole(" ".join(arguments.text)), at_least_one(arguments.limit, "--limit"))
     if arguments.json:
-        print(terminal_text.json_text([_hit_json(hit) for hit in hits]))
+        say_json([_hit_json(hit) for hit in hits])
         return 0
     for hit in hits:
         where = "title" if hit.turn is None else f"turn {hit.turn.position + 1}"
-        print(f"{hit.chat.chat_id[:SHORT_ID]}  {visible(hit.chat.title)} · {when(hit.chat.updated_at)} · {where}")
-        print(f"          {_marked(hit.snippet)}")
+        say(f"{hit.chat.chat_id[:SHORT_ID]}  {hit.chat.title} · {when(hit.chat.updated_at)} · {where}")
+        say("          ", *_marked(hit.snippet))
     if not hits:
-        print("Found in no chat.", file=sys.stderr)
+        tell("Found in no chat.")
     return 0
 
 
 def _export(store: ChatStore, arguments: argparse.Namespace) -> int:
     if bool(arguments.chat) == arguments.all:
         raise export.ExportError("Say which chats to export.", "Name them, or give --all.")
-    names = [chat.chat_id for chat in store.summaries(store.num_chats())] if arguments.all else arguments.chat
-    chats = [_kept(store, name) for name in names]
+    named = [chat_id_of(store, name) for name in arguments.chat]
+    chat_ids = [chat.chat_id for chat in store.chats()] if arguments.all else list(dict.fromkeys(named))
+    with_versions = export.with_versions(store, chat_ids)
+    chats = with_versions if arguments.json else [_kept(store, chat_id) for chat_id in chat_ids]
     write = export.as_json if arguments.json else _all_markdown
     output = Path(arguments.output).expanduser() if arguments.output else None
     if output is None:
-        text = write(chats)
-        print(visible(text) if sys.stdout.isatty() and not arguments.json else text, end="")
+        if arguments.json:
+            say_exported(write(chats))
+        else:
+            say(write(chats), end="")
     elif output.is_dir():
-        for kept in chats:
-            path = output / export.file_name(kept, ".json" if arguments.json else ".md")
-            print(f"Written to {export.write_file(path, write([kept]))}", file=sys.stderr)
+        for one in linked_families(chats) if arguments.json else [[kept] for kept in chats]:
+            path = output / export.file_name(one[0], ".json" if arguments.json else ".md")
+            tell(f"Written to {export.write_file(path, write(one))}")
     else:
-        print(f"Written to {export.write_file(output, write(chats))}", file=sys.stderr)
+        tell(f"Written to {export.write_file(output, write(chats))}")
+    if left_out := len(with_versions) - len(chats):
+        versions = "1 other version" if left_out == 1 else f"{left_out} other versions"
+        tell(f"Not written: {versions} of it. With --json every version is.")
     return 0
 
 
@@ -131,24 +145,24 @@ def _import(store: ChatStore, arguments: argparse.Namespace) -> int:
         chats = chat_import.read_json(sys.stdin.buffer.read().decode("utf-8", "replace"))
     else:
         chats = chat_import.read_file(Path(arguments.file))
-    print(chat_import.import_chats(store, chats))
+    say(str(chat_import.import_chats(store, chats)))
     return 0
 
 
 def _rename(store: ChatStore, arguments: argparse.Namespace) -> int:
     chat_id = chat_id_of(store, arguments.chat)
     store.rename(chat_id, " ".join(arguments.title))
-    print(f"{chat_id[:SHORT_ID]}  {visible(_summary(store, chat_id).title)}")
+    say(f"{chat_id[:SHORT_ID]}  {_summary(store, chat_id).title}")
     return 0
 
 
 def _delete(store: ChatStore, arguments: argparse.Namespace) -> int:
     for name in dict.fromkeys(chat_id_of(store, name) for name in arguments.chat):
         chat = _summary(store, name)
-        about = f"“{visible(chat.title)}” ({num_turns(chat.num_turns)})"
-        if arguments.yes or terminal_text.confirmed(f"Delete {about}?"):
+        about = f"“{chat.title}” ({num_turns(chat.num_turns)})"
+        if arguments.yes or confirmed(f"Delete {about}?"):
             store.delete_chat(name)
-            print(f"Deleted {about}.")
+            say(f"Deleted {about}.")
     return 0
 
 
@@ -168,7 +182,8 @@ def _summary(store: ChatStore, chat_id: str) -> ChatSummary:
 
 def _line(family: Family) -> str:
     """Id, what it is, title; cut at the edge of a terminal."""
-    line = f"{family.newest.chat_id[:SHORT_ID]}  {visible(family.newest.title)} · {family.about()}"
+    line = f"{family.newest.chat_id[:SHORT_ID]}  {family.newest.title} · {family.about()}"
+    line = visible(" ".join(line.splitlines()))
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else len(line)
     return line if len(line) <= columns else f"{line[: columns - 1]}…"
 
@@ -190,10 +205,10 @@ def _hit_json(hit: Hit) -> dict[str, object]:
     }
 
 
-def _marked(snippet: Snippet) -> str:
-    """The snippet; what matched is bold on a terminal."""
-    text, last = "", 0
+def _marked(snippet: Snippet) -> list[str]:
+    """The snippet in pieces; what matched is bold."""
+    pieces, last = [], 0
     for start, end in snippet.marks:
-        text += visible(snippet.text[last:start]) + terminal_text.bold(visible(snippet.text[start:end]))
+        pieces += [snippet.text[last:start], Bold(snippet.text[start:end])]
         last = end
-    return text + visible(snippet.text[last:])
+    return [*pieces, snippet.text[last:]]

@@ -6,13 +6,12 @@ import argparse
 import contextlib
 import fcntl
 import shutil
-import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
 from app.headless.places import Place, places, used_bytes
-from app.headless.terminal_text import confirmed, json_text
+from app.headless.terminal_text import confirmed, say, say_json, tell
 from app.instance import InstanceLock
 from app.keeping.store import ChatStore
 from app.paths import AppPaths
@@ -42,17 +41,17 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.what:
         _list(found, is_json=False)
     freed_bytes = sum(_free(place, paths, is_asked=not arguments.yes) for place in chosen if place.used_bytes)
-    print(f"{format_bytes(freed_bytes)} freed.")
+    say(f"{format_bytes(freed_bytes)} freed.")
     return 0
 
 
 def _list(found: list[Place], *, is_json: bool) -> None:
     if is_json:
-        print(json_text([{**asdict(place), "paths": [str(path) for path in place.paths]} for place in found]))
+        say_json([{**asdict(place), "paths": [str(path) for path in place.paths]} for place in found])
         return
     width = max(len(place.name) for place in found)
     for place in found:
-        print(f"{place.name:<{width}}  {format_bytes(place.used_bytes):>10}  {place.about}")
+        say(f"{place.name:<{width}}  {format_bytes(place.used_bytes):>10}  {place.about}")
 
 
 def _chosen(found: list[Place], names: list[str]) -> list[Place]:
@@ -76,7 +75,7 @@ def _free(place: Place, paths: AppPaths, *, is_asked: bool) -> int:
     lock = InstanceLock(paths.instance_lock)
     try:
         if not lock.acquire_alone():
-            print(f"{place.name}: a moe-chat is running and uses it; leave that first.", file=sys.stderr)
+            tell(f"{place.name}: a moe-chat is running and uses it; leave that first.")
             return 0
         return sum(_remove(path) for path in place.paths)
     except OSError as error:
@@ -103,7 +102,7 @@ def _remove(path: Path) -> int:
     try:
         with _claimed(path) as is_ours:
             if not is_ours:
-                print(f"{path.name}: another program is writing it.", file=sys.stderr)
+                tell(f"{path.name}: another program is writing it.")
                 return 0
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -12,9 +11,8 @@ from app.engine_bridge import EngineLink
 from app.headless.engine_run import EXIT_FAILED, EXIT_OK, started_engine
 from app.headless.screen import HeadlessScreen
 from app.headless.self_checks import FAIL, OK, WARN, Check, self_checks
-from app.headless.terminal_text import bold, json_text
+from app.headless.terminal_text import Bold, say, say_json
 from app.paths import AppPaths
-from app.sanitise import visible
 from app.settings.settings import Settings
 from engine.api import Diagnose
 from engine.errors import MoeChatError
@@ -35,9 +33,9 @@ def run(arguments: argparse.Namespace) -> int:
         if not arguments.json:
             _print(check)
     if arguments.json:
-        print(json_text({"is_ok": not _failed(checks), "checks": [asdict(check) for check in checks]}))
+        say_json({"is_ok": not _failed(checks), "checks": [asdict(check) for check in checks]})
     else:
-        print(_summary(checks))
+        say(_summary(checks))
     return EXIT_FAILED if _failed(checks) else EXIT_OK
 
 
@@ -88,10 +86,9 @@ def _checks_in(ended: TaskEnded) -> Iterator[Check]:
 
 def _print(check: Check) -> None:
     sign = f"{_SIGNS.get(check.verdict, '?')} {check.verdict:<4}"
-    print(f"{bold(sign) if check.verdict != OK else sign}  {check.name:<15}{visible(check.found)}")
+    say(Bold(sign) if check.verdict != OK else sign, f"  {check.name:<15}{check.found}")
     if check.advice and check.verdict != OK:
-        print(f"{'':<22}{visible(check.advice)}")
-    sys.stdout.flush()
+        say(f"{'':<22}{check.advice}")
 
 
 def _failed(checks: Sequence[Check]) -> list[Check]:

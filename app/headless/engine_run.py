@@ -12,7 +12,7 @@ from app.engine_bridge import EngineLink
 from app.engine_launch import make_link
 from app.headless.screen import HeadlessScreen
 from app.instance import InstanceLock
-from app.paths import AppPaths
+from app.paths import AppPaths, make_private
 from engine.api import Load
 from engine.config import EngineConfig
 from engine.errors import MoeChatError
@@ -98,13 +98,15 @@ def started_engine(paths: AppPaths, screen: HeadlessScreen) -> Iterator[EngineLi
 @contextmanager
 def counted_as_running(screen: HeadlessScreen) -> Iterator[None]:
     """Whatever else starts meanwhile knows of this run, and frees nothing it needs; another that runs is told."""
-    lock = InstanceLock(AppPaths.from_environment().instance_lock)
+    paths = AppPaths.from_environment()
+    lock = InstanceLock(paths.instance_lock)
     if note := lock.acquire():
         screen.note(note)
     try:
         yield
     finally:
         lock.release()
+        make_private(paths.data_dir)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.headless.terminal_text import json_text
+from app.headless.terminal_text import say, say_json
 from app.paths import AppPaths
 from engine.checkpoint.catalogue import hub_cache
 from engine.config import format_bytes
@@ -83,13 +83,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Run `moe-chat paths`: the place of everything, and how much it takes."""
     listed = (*AppPaths.from_environment().listed(), ("hub cache", hub_cache()))
     if arguments.json:
-        print(
-            json_text([{"name": name, "path": str(path), "used_bytes": _size_or_none(path)} for name, path in listed])
-        )
+        say_json([{"name": name, "path": str(path), "used_bytes": _size_or_none(path)} for name, path in listed])
         return 0
     for name, path in listed:
         size = _size_or_none(path)
-        print(f"{name:<12}{'–' if size is None else format_bytes(size):>10}  {path}")
+        say(f"{name:<12}{'–' if size is None else format_bytes(size):>10}  {path}")
     return 0
 
 

@@ -24,6 +24,7 @@ from app.headless.screen import HeadlessScreen
 from app.keeping.recorder import Recorder
 from app.keeping.store import ChatStore
 from app.paths import AppPaths
+from app.sanitise import whole
 from app.settings.settings import Settings
 from engine.errors import MoeChatError
 
@@ -104,8 +105,6 @@ def _read_message() -> str | None:
 def _read_line(prompt: str) -> str | None:
     """A line of standard input; the prompt is shown on a terminal only."""
     try:
-        return input(prompt if sys.stdin.isatty() else "")
+        return whole(input(prompt if sys.stdin.isatty() else ""))
     except EOFError:
         return None
-    except UnicodeDecodeError:
-        return ""

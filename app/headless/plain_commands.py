@@ -11,12 +11,12 @@ from app.headless.answer import HeadlessAnswers, thinking_choice
 from app.headless.chats import SHORT_ID, chat_id_of
 from app.headless.engine_run import PATIENT_WAIT_S, Interrupt
 from app.headless.screen import HeadlessScreen
+from app.headless.terminal_text import say
 from app.keeping import answer_record, export
 from app.keeping.recorder import Recorder
 from app.keeping.records import ChatRecord
 from app.keeping.store import ChatStore
 from app.keeping.words import families
-from app.sanitise import visible
 from app.settings.settings import Settings
 from app.talk.conversation import Conversation
 from app.talk.exchange import Exchange
@@ -147,7 +147,8 @@ class PlainChat:
             raise ConfigError("There is nothing to export yet.")
         chat = export.KeptChat(*kept)
         path = Path(name or export.file_name(chat, ".md"))
-        text = export.as_json([chat]) if path.suffix == ".json" else export.as_markdown(chat)
+        versions = [export.KeptChat(*version) for version in self._recorder.versions(chat.chat_id)]
+        text = export.as_json(versions) if path.suffix == ".json" else export.as_markdown(chat)
         self._say(f"Written to {export.write_file(path, text)}")
 
     def stats(self, _: str) -> None:
@@ -190,7 +191,7 @@ class PlainChat:
         return self._conversation.exchanges[-1]
 
     def _say(self, text: str) -> None:
-        print(visible(text), flush=True)
+        say(text)
 
 
 class PlainCommand(NamedTuple):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 
-from app.sanitise import visible
+from app.headless.terminal_text import say, say_json
 
 
 def print_report(
@@ -14,8 +13,8 @@ def print_report(
     """The report, and the settings that it was made under where they are not the defaults."""
     if is_json:
         under = {"settings": dict(settings)} if settings else {}
-        print(json.dumps({**under, **figures}, ensure_ascii=False, indent=2))
+        say_json({**under, **figures})
         return
-    print("\n".join(lines))
+    say("\n".join(lines))
     if settings:
-        print(visible("settings: " + ", ".join(f"{key} = {text}" for key, text in settings.items())))
+        say("settings: " + ", ".join(f"{key} = {text}" for key, text in settings.items()))

@@ -8,9 +8,8 @@ from dataclasses import asdict
 from typing import TextIO
 
 from app import profile_words, progress_line
-from app.headless.terminal_text import json_line
+from app.headless.terminal_text import clear_line, say, say_json_line, tell
 from app.keeping import answer_record
-from app.sanitise import visible
 from engine.events import (
     DomainSet,
     EngineReady,
@@ -25,7 +24,6 @@ from engine.events import (
     TurnEnded,
 )
 
-_CLEAR_LINE = "\r\x1b[2K"
 _LEFT_OUT = "messages left out"
 
 
@@ -130,22 +128,22 @@ class HeadlessScreen:
     def json(self, shown: dict[str, object]) -> None:
         """One object, in a line."""
         if self._is_json:
-            print(json_line(shown), flush=True)
+            say_json_line(shown)
 
     def note(self, text: str) -> None:
         """A remark, on standard error."""
         self.clear_progress()
-        print(visible(text), file=sys.stderr)
+        tell(text)
 
     def stats(self, lines: list[str]) -> None:
         """What the answer cost: after the answer, or on standard error where standard output is JSON."""
         for line in lines:
-            print(f"# {line}", file=sys.stderr if self._is_json else sys.stdout)
+            say(f"# {line}", stream=sys.stderr if self._is_json else sys.stdout)
 
     def end_text(self) -> None:
         """Finish the last line of the answer or the thinking."""
         if self._open_line is not None:
-            print(file=self._open_line, flush=True)
+            say(stream=self._open_line)
             self._open_line = None
 
     def clear_progress(self) -> None:
@@ -154,7 +152,7 @@ class HeadlessScreen:
         if self._has_progress:
             self._has_progress = False
             with contextlib.suppress(OSError, ValueError):
-                print(_CLEAR_LINE, end="", file=sys.stderr, flush=True)
+                clear_line()
 
     def _prefill(self, event: PrefillProgress) -> None:
         if event.left_out_messages and self._told_stage != _LEFT_OUT:
@@ -174,15 +172,16 @@ class HeadlessScreen:
         self.clear_progress()
         if self._open_line is not stream:
             self.end_text()
-        print(visible(text), end="", file=stream, flush=True)
+        say(text, end="", stream=stream)
         self._open_line = None if text.endswith("\n") else stream
 
     def _progress(self, stage: str, line: str) -> None:
         if not self._has_terminal or self._open_line is not None:
             return
         if not self._is_plain:
-            print(f"{_CLEAR_LINE}{line}", end="", file=sys.stderr, flush=True)
+            clear_line()
+            tell(line, end="")
             self._has_progress = True
         elif stage != self._told_stage:
-            print(f"{stage} …", file=sys.stderr, flush=True)
+            tell(f"{stage} …")
             self._told_stage = stage

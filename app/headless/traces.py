@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 from app.command_line import options
 from app.domains import domain_named
+from app.headless.report import print_report
 from app.headless.screen import HeadlessScreen
 from app.profile_words import NUM_NEW_TOK
-from app.sanitise import visible
 from engine.api import RecordTrace, ResetEviction, TuneEviction
 from engine.config import EngineConfig, parse_residency
 from engine.errors import ConfigError
@@ -46,8 +45,7 @@ def _replay(arguments: argparse.Namespace) -> int:
         outcome = replay_trace(request, lambda stage, done, total: screen.event(TaskProgress(1, stage, done, total)))
     finally:
         screen.clear_progress()
-    report = json.dumps({"is_ok": True, **outcome.report}, ensure_ascii=False, indent=2)
-    print(report if arguments.json else "\n".join(map(visible, outcome.lines)))
+    print_report(outcome.lines, {"is_ok": True, **outcome.report}, {}, is_json=arguments.json)
     return 0
 
 

@@ -1,10 +1,16 @@
-"""Chats read back from the JSON that `app.keeping.export` writes. A chat that is there is not imported twice."""
+"""Chats read back from the JSON that `app.keeping.export` writes. A chat that is there is not imported twice.
+
+What differs from the chat of the same id in the store becomes a copy under an id made from its content, so that the
+same file imported again finds it. Branches of a copy belong to the copy: they are copied too. Links that the store has
+lost are put back.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -12,7 +18,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from app.keeping.export import FORMAT, VERSION, ExportError, KeptChat, kept_chat, turn_json
-from app.keeping.records import ASSISTANT, COMPLETE, FAILED, PARTIAL, STOPPED, USER, ChatRecord, TurnRecord, new_id
+from app.keeping.forest import parents_first
+from app.keeping.records import ASSISTANT, COMPLETE, FAILED, PARTIAL, STOPPED, USER, ChatRecord, TurnRecord
 from app.keeping.store import ChatStore
 
 _HINT = "Name a file that `moe-chat chats export --json` made."
@@ -47,7 +54,7 @@ class Imported:
 def read_file(path: Path) -> list[KeptChat]:
     """The chats in a file. Raises ExportError."""
     try:
-        return read_json(path.expanduser().read_text(encoding="utf-8"))
+        return read_json(path.expanduser().read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise ExportError(f"{path} cannot be read: {error.strerror}.", _HINT) from error
     except UnicodeDecodeError as error:
@@ -71,26 +78,84 @@ def read_json(text: str) -> list[KeptChat]:
 
 
 def import_chats(store: ChatStore, chats: Iterable[KeptChat]) -> Imported:
-    """Keep chats that are not there yet; each whole or not at all. Raises StoreError."""
-    new, copies, known = [], [], []
-    for kept in chats:
-        there = kept_chat(store, kept.chat.chat_id)
+    """Keep chats that are not there yet, in any order of the file; all of them or none. Raises StoreError."""
+    in_order = parents_first(chats)
+    plan = _Plan(store, {kept.chat_id for kept in in_order})
+    for kept in in_order:
+        plan.add(kept)
+    store.save_all(plan.chats.values(), plan.links)
+    return Imported(tuple(plan.new), tuple(plan.copies), tuple(plan.known))
+
+
+class _Plan:
+    """What an import will write, and why. Chats are added parents first."""
+
+    def __init__(self, store: ChatStore, ids_in_file: Set[str]) -> None:
+        self.chats: dict[str, KeptChat] = {}
+        self.links: dict[str, tuple[str, int | None]] = {}
+        """Links to put back, of chats that are in the store: see `ChatStore.save_all`."""
+        self.new: list[str] = []
+        self.copies: list[str] = []
+        self.known: list[str] = []
+        self._store = store
+        self._ids_in_file = ids_in_file
+        self._ids: dict[str, str] = {}
+        """The id in the store for each id in the file."""
+
+    def add(self, kept: KeptChat) -> None:
+        """Plan for one chat of the file. Raises StoreError."""
+        id_in_file = kept.chat.chat_id
+        kept = wanted = KeptChat(replace(kept.chat, parent_chat_id=self._parent_id(kept)), kept.turns)
+        number = 0
+        while (there := self._there(kept.chat.chat_id)) is not None and not _is_same(there, kept):
+            number += 1
+            kept = _copy(wanted, number)
+        chat = kept.chat
+        self._ids.setdefault(id_in_file, chat.chat_id)
         if there is None:
-            new.append(kept.chat.chat_id)
-        elif [turn_json(turn) for turn in there.turns] == [turn_json(turn) for turn in kept.turns]:
-            known.append(kept.chat.chat_id)
-            continue
-        else:
-            kept = _copy(kept)
-            copies.append(kept.chat.chat_id)
-        store.save_whole(kept.chat, kept.turns)
-    return Imported(tuple(new), tuple(copies), tuple(known))
+            self.chats[chat.chat_id] = kept
+            (self.copies if number else self.new).append(chat.chat_id)
+            return
+        self.known.append(chat.chat_id)
+        if there.chat.parent_chat_id is None and chat.parent_chat_id and not self._is_below(chat):
+            self.links[chat.chat_id] = (chat.parent_chat_id, chat.branched_at)
+
+    def _parent_id(self, kept: KeptChat) -> str | None:
+        """The parent's id in the store; None too for a link that would close a circle in the file."""
+        parent_id = kept.chat.parent_chat_id
+        if parent_id is None or parent_id not in self._ids_in_file:
+            return parent_id
+        return self._ids.get(parent_id)
+
+    def _is_below(self, chat: ChatRecord) -> bool:
+        """Whether its new parent is a branch of the chat itself: the link would close a circle in the store."""
+        passed, above = {chat.chat_id}, chat.parent_chat_id
+        while above is not None and above not in passed:
+            passed.add(above)
+            parent = self._there(above)
+            above = None if parent is None else self.links.get(above, (parent.chat.parent_chat_id, None))[0]
+        return above is not None
+
+    def _there(self, chat_id: str) -> KeptChat | None:
+        return self.chats.get(chat_id) or kept_chat(self._store, chat_id)
 
 
-def _copy(kept: KeptChat) -> KeptChat:
-    """The same chat under another id."""
-    chat = replace(kept.chat, chat_id=new_id())
-    return KeptChat(chat, [replace(turn, chat_id=chat.chat_id) for turn in kept.turns])
+def _is_same(there: KeptChat, kept: KeptChat) -> bool:
+    """The same content and the same parent, as far as both have one. Titles and models may have changed since."""
+    parents = {there.chat.parent_chat_id, kept.chat.parent_chat_id} - {None}
+    return len(parents) < 2 and _content(there) == _content(kept)
+
+
+def _content(kept: KeptChat) -> str:
+    turns = [turn_json(turn) for turn in kept.turns]
+    return json.dumps([kept.chat.domain, kept.chat.system_prompt, turns], sort_keys=True)
+
+
+def _copy(kept: KeptChat, number: int) -> KeptChat:
+    """The same chat under another id, which is the same for the same content; `number` tells further copies apart."""
+    origin = f"{number} {kept.chat.chat_id} {kept.chat.parent_chat_id} {_content(kept)}"
+    chat_id = hashlib.blake2b(origin.encode(), digest_size=16).hexdigest()
+    return KeptChat(replace(kept.chat, chat_id=chat_id), [replace(turn, chat_id=chat_id) for turn in kept.turns])
 
 
 def _storable(document: object) -> object:
@@ -110,15 +175,22 @@ def _chat(value: object, where: str) -> KeptChat:
         created_at=_moment(value, where),
         title=_take(value, where, "title", str),
         parent_chat_id=_take_or_none(value, where, "parent_chat_id", str),
-        branched_at=_take_or_none(value, where, "branched_at", int),
+        branched_at=_branched_at(value, where),
     )
     turns = [
         _turn(turn, f"{where}.turns[{number}]", chat_id)
         for number, turn in enumerate(_take(value, where, "turns", list))
     ]
-    if any(later.position <= earlier.position for earlier, later in pairwise(turns)):
+    if any(later.position < earlier.position for earlier, later in pairwise(turns)):
         raise _wrong(f"{where}.turns", "in the order of their positions")
     return KeptChat(chat, turns)
+
+
+def _branched_at(chat: object, where: str) -> int | None:
+    """The last position shared with the parent; -1 where the first question was edited."""
+    if isinstance(chat, dict) and type(chat.get("branched_at")) is int and chat["branched_at"] == -1:
+        return -1
+    return _take_or_none(chat, where, "branched_at", int)
 
 
 def _turn(value: object, where: str, chat_id: str) -> TurnRecord:

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
-from app.keeping.migrations import has_fts5, migrate
+from app.keeping.migrations import SEARCH_TRIGGERS, has_fts5, migrate
+from app.paths import private_file, private_folder
 from engine.errors import MoeChatError
 
 _Result = TypeVar("_Result")
@@ -23,6 +25,8 @@ _Result = TypeVar("_Result")
 _LOCKED = ("SQLITE_BUSY", "SQLITE_LOCKED")
 _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 _MAGIC = b"SQLite format 3\0"
+_NO_INDEX = "vtable constructor failed"
+"""What SQLite says where an index is so damaged that it cannot be opened."""
 _LOCK_WAIT_S = 0.2
 """How long a write waits for another program: it runs between two frames, so not long."""
 
@@ -52,8 +56,11 @@ class ChatMissingError(StoreError):
 class ChatDatabase:
     """One connection to the database at `path`, made at the first use."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, tell: Callable[[str], None], *, checks_at_open: bool = True) -> None:
+        """`tell` is called where a text in the file is damaged, or the search index was."""
         self.path = path
+        self._tell = tell
+        self._checks_at_open = checks_at_open
         self.can_index = False
         """Whether this SQLite has full-text search; known once the database is open."""
         self._connection: sqlite3.Connection | None = None
@@ -63,7 +70,12 @@ class ChatDatabase:
         try:
             if self._connection is None:
                 self._connection = self._connect()
-            return work(self._connection)
+            try:
+                return work(self._connection)
+            except sqlite3.DatabaseError as error:
+                if not self._has_mended_index(error, self._connection):
+                    raise
+                return work(self._connection)
         except sqlite3.DatabaseError as error:
             raise self._translated(error) from error
         except OSError as error:
@@ -106,15 +118,64 @@ class ChatDatabase:
             self._connection.close()
             self._connection = None
 
+    def check(self) -> None:
+        """Read the whole file for damage, over a connection of its own. Raises StoreDamagedError."""
+        if not self.path.exists():
+            return
+        try:
+            with closing(sqlite3.connect(self.path, timeout=_LOCK_WAIT_S, isolation_level=None)) as connection:
+                connection.execute("PRAGMA query_only = ON")
+                self._check(connection)
+        except sqlite3.DatabaseError as error:
+            translated = self._translated(error)
+            if isinstance(translated, StoreDamagedError):
+                raise translated from error
+
+    def _check(self, connection: sqlite3.Connection) -> None:
+        """Raises StoreDamagedError. A damaged search index is none: it is made anew where it is met."""
+        verdicts = [str(verdict) for (verdict,) in connection.execute("PRAGMA quick_check(9)")]
+        damage = [verdict for verdict in verdicts if verdict != "ok" and "FTS5" not in verdict]
+        if damage:
+            raise StoreDamagedError(f"{self.path} is damaged: {damage[0]}.")
+
+    def _has_mended_index(self, error: sqlite3.DatabaseError, connection: sqlite3.Connection) -> bool:
+        """A damaged search index costs no chat: it is made anew from the texts, or done without.
+
+        False: it was something else.
+        """
+        is_index = getattr(error, "sqlite_errorname", "") == "SQLITE_CORRUPT_VTAB" or _NO_INDEX in str(error)
+        if not self.can_index or not is_index:
+            return False
+        try:
+            for index in ("turn_index", "title_index"):
+                connection.execute(f"INSERT INTO {index} ({index}) VALUES ('rebuild')")
+        except sqlite3.DatabaseError:
+            self.can_index = False
+            for trigger in SEARCH_TRIGGERS:
+                connection.execute(f"DROP TRIGGER IF EXISTS {trigger}")
+            self._tell("The search index is damaged: searching reads every text, which is slower.")
+        else:
+            self._tell("The search index was damaged; it was made anew.")
+        return True
+
+    def _decoded(self, stored: bytes) -> str:
+        """A text from the file; damaged bytes become U+FFFD."""
+        try:
+            return stored.decode()
+        except UnicodeDecodeError:
+            self._tell("A text in the chat database is damaged: \ufffd stands for what cannot be read.")
+            return stored.decode("utf-8", "replace")
+
     def _connect(self) -> sqlite3.Connection:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(self.path.parent)
         self._check_header()
+        private_file(self.path)
         connection = sqlite3.connect(self.path, timeout=_LOCK_WAIT_S, isolation_level=None)
+        connection.text_factory = self._decoded
         try:
             connection.execute("PRAGMA foreign_keys = ON")
-            (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-            if verdict != "ok":
-                raise StoreDamagedError(f"{self.path} is damaged: {verdict}.")
+            if self._checks_at_open:
+                self._check(connection)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
             self.can_index = has_fts5(connection)
@@ -126,6 +187,10 @@ class ChatDatabase:
 
     def _check_header(self) -> None:
         """Tell a file that is no database before SQLite opens it and deletes the -wal, which may hold chats."""
+        if self.path.exists() and not self.path.is_file():
+            raise StoreUnwritableError(
+                f"{self.path} is not a file.", "Remove it; chats are kept in memory until it can be written."
+            )
         if self.path.exists():
             with self.path.open("rb") as file:
                 header = file.read(len(_MAGIC))

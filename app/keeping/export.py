@@ -12,11 +12,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
-from app.headless.terminal_text import json_text
 from app.keeping import answer_record
+from app.keeping.forest import families, parents_first
 from app.keeping.records import ASSISTANT, FAILED, PARTIAL, STOPPED, USER, ChatRecord, TurnRecord, title_from
 from app.keeping.store import ChatStore
 from app.keeping.words import moment
+from app.sanitise import json_text, visible
 from engine.errors import MoeChatError
 
 FORMAT, VERSION = "moe-chat", 1
@@ -38,6 +39,16 @@ class KeptChat(NamedTuple):
     turns: list[TurnRecord]
 
     @property
+    def chat_id(self) -> str:
+        """The chat's id."""
+        return self.chat.chat_id
+
+    @property
+    def parent_chat_id(self) -> str | None:
+        """The id of the chat it branched from."""
+        return self.chat.parent_chat_id
+
+    @property
     def title(self) -> str:
         """The title to show."""
         first = next((turn.text for turn in self.turns if turn.role == USER), "")
@@ -50,20 +61,32 @@ def kept_chat(store: ChatStore, chat_id: str) -> KeptChat | None:
     return None if chat is None else KeptChat(chat, store.turns(chat_id))
 
 
+def with_versions(store: ChatStore, chat_ids: Iterable[str]) -> list[KeptChat]:
+    """The chats and all that branched from them or that they branched from, the oldest first. Raises StoreError."""
+    wanted = set(chat_ids)
+    found = [family for family in families(store.chats()) if wanted.intersection(chat.chat_id for chat in family)]
+    return [KeptChat(chat, store.turns(chat.chat_id)) for family in found for chat in family]
+
+
 def as_markdown(kept: KeptChat) -> str:
-    """The chat to read: every text as it is, thinking folded, below each answer what it cost."""
+    """The chat to read: thinking folded, below each answer what it cost.
+
+    Control characters are made visible, as a terminal that prints the file would obey them; JSON keeps every text.
+    """
     chat = kept.chat
     parts = [f"# {kept.title}", f"{moment(chat.created_at)} · {chat.domain} · {chat.model}"]
     if chat.system_prompt:
         parts += ["## System", chat.system_prompt]
     for turn in kept.turns:
         parts += _turn_markdown(turn)
-    return "\n\n".join(parts) + "\n"
+    return visible("\n\n".join(parts)) + "\n"
 
 
 def as_json(chats: Iterable[KeptChat]) -> str:
-    """Everything that is kept of the chats, as text to be read back."""
-    written = [{**asdict(kept.chat), "turns": [turn_json(turn) for turn in kept.turns]} for kept in chats]
+    """Everything that is kept of the chats, as text to be read back. A chat stands behind its parent."""
+    written = [
+        {**asdict(kept.chat), "turns": [turn_json(turn) for turn in kept.turns]} for kept in parents_first(chats)
+    ]
     return json_text({"format": FORMAT, "version": VERSION, "chats": written}) + "\n"
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from app.keeping.database import ChatMissingError, StoreDamagedError, StoreError
+from app.keeping.forest import family_ids, parents_first
 from app.keeping.records import ChatRecord, TurnRecord
 from app.keeping.store import NO_END, ChatStore
 
@@ -14,6 +16,7 @@ class Recorder:
 
     def __init__(self, store: ChatStore, tell: Callable[[str], None]) -> None:
         self._store = store
+        store.tell = tell
         self._tell = tell
         self._chats: dict[str, ChatRecord] = {}
         self._turns: dict[str, TurnRecord] = {}
@@ -78,6 +81,21 @@ class Recorder:
         parents = {chat.parent_chat_id for chat in chats.values()}
         return [chat for chat in chats.values() if chat.parent_chat_id or chat.chat_id in parents]
 
+    def versions(self, chat_id: str) -> list[tuple[ChatRecord, list[TurnRecord]]]:
+        """A chat with its turns, and the same of all that is linked with it, with what waits to be written.
+
+        Raises StoreError.
+        """
+        loaded = [self.load(name) for name in family_ids(self.family(), chat_id)]
+        return [kept for kept in loaded if kept is not None]
+
+    async def check(self) -> None:
+        """Read the database for damage in a thread, while the event loop goes on; a damaged one is begun anew."""
+        try:
+            await asyncio.to_thread(self._store.check)
+        except StoreDamagedError as damage:
+            self._begin_anew(damage)
+
     def flush(self) -> None:
         """Write what has not been written. Never raises: what fails is tried again the next time."""
         if not self._unsaved_turns and not self._unmade_changes:
@@ -116,7 +134,7 @@ class Recorder:
         if not self._unsaved_turns:
             return
         begun = {turn.chat_id for turn in self._turns.values()}
-        for chat in list(self._unsaved_chats.values()):
+        for chat in parents_first(self._unsaved_chats.values()):
             if chat.chat_id in begun or self._store.chat(chat.chat_id) is not None:
                 self._store.save_chat(chat)
                 del self._unsaved_chats[chat.chat_id]

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from app.keeping.records import Snippet
+from app.keeping.rows import text_of
 
 _OPEN, _CLOSE = "\x02", "\x03"
 """Marks around what matched, inside SQLite; the texts' own such characters are left out of a snippet."""
@@ -62,7 +63,7 @@ def find(connection: sqlite3.Connection, text: str, limit: int, *, can_index: bo
     if can_index and all(_is_indexed(term) for term in terms):
         is_unfinished = not text.endswith((" ", '"')) and len(terms[-1]) > 1
         rows = connection.execute(_BY_INDEX, (_query(terms, is_unfinished=is_unfinished), limit))
-        return [Match(chat_id, turn_id, _marked(found)) for chat_id, turn_id, found in rows]
+        return [Match(text_of(chat_id), turn_id, _marked(text_of(found))) for chat_id, turn_id, found in rows]
     folded = [_folded(term) for term in terms]
     return list(_scan(connection, folded, limit))
 
@@ -100,10 +101,11 @@ def _marked(found: str) -> Snippet:
 
 def _scan(connection: sqlite3.Connection, terms: list[str], limit: int) -> Iterator[Match]:
     num_found = 0
-    for chat_id, turn_id, text in connection.execute(_EVERY_TEXT):
+    for chat_id, turn_id, stored in connection.execute(_EVERY_TEXT):
+        text = text_of(stored)
         folded = _folded(text)
         if all(term in folded for term in terms):
-            yield Match(chat_id, turn_id, _cut_out(text, folded, terms))
+            yield Match(text_of(chat_id), turn_id, _cut_out(text, folded, terms))
             num_found += 1
             if num_found == limit:
                 return

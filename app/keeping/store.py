@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
+from app.keeping import rows as chat_rows
 from app.keeping import search as chat_search
 from app.keeping.database import ChatDatabase
-from app.keeping.records import ChatRecord, ChatSummary, Hit, TurnRecord, title_from
+from app.keeping.records import ChatRecord, ChatSummary, Hit, TurnRecord
+from app.sanitise import whole
 
 _CHAT_COLUMNS = "domain, system_prompt, model, chat_id, created_at, title, parent_chat_id, branched_at"
 _TURN_COLUMNS = "chat_id, position, role, text, state, mode_label, stats, markers, turn_id, created_at, thinking"
@@ -18,9 +19,13 @@ _TURN_COLUMNS = "chat_id, position, role, text, state, mode_label, stats, marker
 _SAVE_CHAT = f"""
 INSERT INTO chats ({_CHAT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, (SELECT chat_id FROM chats WHERE chat_id = ?), ?)
 ON CONFLICT (chat_id) DO UPDATE SET model = excluded.model, domain = excluded.domain,
-system_prompt = excluded.system_prompt
+system_prompt = excluded.system_prompt, parent_chat_id = coalesce(chats.parent_chat_id, excluded.parent_chat_id)
 """
 """A title given meanwhile stays. A parent that has been deleted is no parent."""
+
+_LINK = """
+UPDATE chats SET parent_chat_id = (SELECT chat_id FROM chats WHERE chat_id = ?), branched_at = ? WHERE chat_id = ?
+"""
 
 _SAVE_TURN = f"""
 INSERT INTO turns ({_TURN_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -43,15 +48,25 @@ NO_END = 2**62
 
 
 class ChatStore:
-    """The chat database at `path`, opened and migrated on first use. Every method may raise a StoreError."""
+    """The chat database at `path`, opened and migrated on first use. Every method may raise a StoreError.
 
-    def __init__(self, path: Path) -> None:
+    A row that cannot be read is left out, and `tell` is called with what is to be said about it, once.
+    """
+
+    def __init__(self, path: Path, *, checks_at_open: bool = True) -> None:
+        """Without `checks_at_open` the file is checked by `check` only, which takes seconds where there is much."""
         self.path = path
-        self._database = ChatDatabase(path)
+        self.tell: Callable[[str], None] = lambda _: None
+        self._database = ChatDatabase(path, self._tell_once, checks_at_open=checks_at_open)
+        self._told: set[str] = set()
 
     def open(self) -> None:
         """Open, check and migrate the database now rather than at the first use."""
         self._database.run(lambda connection: None)
+
+    def check(self) -> None:
+        """Read the whole file for damage, over a connection of its own: any thread may. Raises StoreDamagedError."""
+        self._database.check()
 
     @property
     def can_index(self) -> bool:
@@ -71,16 +86,29 @@ class ChatStore:
 
     def save_whole(self, chat: ChatRecord, turns: Iterable[TurnRecord]) -> None:
         """Write a chat with its turns: all of it or nothing."""
+        self.save_all([(chat, turns)])
+
+    def save_all(
+        self,
+        chats: Iterable[tuple[ChatRecord, Iterable[TurnRecord]]],
+        links: Mapping[str, tuple[str, int | None]] | None = None,
+    ) -> None:
+        """Write chats with their turns, each behind its parent: all of them or nothing.
+
+        `links` has, by the id of a chat that is kept, its parent's id and the last position they share.
+        """
 
         def write(connection: sqlite3.Connection) -> None:
-            connection.execute(_SAVE_CHAT, _chat_values(chat))
-            connection.executemany(_SAVE_TURN, [_turn_values(turn) for turn in turns])
+            for chat, turns in chats:
+                connection.execute(_SAVE_CHAT, _chat_values(chat))
+                connection.executemany(_SAVE_TURN, [_turn_values(turn) for turn in turns])
+            connection.executemany(_LINK, [(*link, chat_id) for chat_id, link in (links or {}).items()])
 
         self._database.run_whole(write)
 
     def rename(self, chat_id: str, title: str) -> None:
         """Call a chat something else; an empty title makes one from its first question again."""
-        values = (_storable(" ".join(title.split())), chat_id)
+        values = (whole(" ".join(title.split())), chat_id)
         self._database.run(
             lambda connection: connection.execute("UPDATE chats SET title = ? WHERE chat_id = ?", values)
         )
@@ -113,7 +141,7 @@ class ChatStore:
                 "SELECT chat_id FROM chats WHERE substr(chat_id, 1, length(?1)) = ?1 LIMIT 10", (prefix,)
             ).fetchall()
         )
-        return [chat_id for (chat_id,) in rows]
+        return [chat_rows.text_of(chat_id) for (chat_id,) in rows]
 
     def turns(self, chat_id: str) -> list[TurnRecord]:
         """The turns of a chat, in order."""
@@ -122,14 +150,16 @@ class ChatStore:
                 f"SELECT {_TURN_COLUMNS} FROM turns WHERE chat_id = ? ORDER BY position", (chat_id,)
             ).fetchall()
         )
-        return [_turn(row) for row in rows]
+        return self._turns(rows)
 
     def summary(self, chat_id: str) -> ChatSummary | None:
         """A chat as a line of the list."""
         rows = self._database.run(
-            lambda connection: connection.execute(f"{_SUMMARIES} WHERE chats.chat_id = ?{_NEWEST_FIRST}", (chat_id,))
+            lambda connection: connection.execute(
+                f"{_SUMMARIES} WHERE chats.chat_id = ?{_NEWEST_FIRST}", (chat_id,)
+            ).fetchall()
         )
-        return next(map(_summary, rows), None)
+        return next(map(chat_rows.summary_of, rows), None)
 
     def summaries(self, limit: int = 100, offset: int = 0) -> list[ChatSummary]:
         """The list of chats, the one with the newest turn first."""
@@ -138,7 +168,10 @@ class ChatStore:
                 f"{_SUMMARIES}{_NEWEST_FIRST} LIMIT ? OFFSET ?", (limit, offset)
             ).fetchall()
         )
-        return [_summary(row) for row in rows]
+        found = [chat_rows.summary_of(row) for row in rows]
+        if None in found:
+            self._tell_once("A chat cannot be read: its id is damaged.")
+        return [summary for summary in found if summary is not None]
 
     def num_chats(self) -> int:
         """How many chats are kept."""
@@ -162,12 +195,12 @@ class ChatStore:
 
     def turn(self, turn_id: str) -> TurnRecord | None:
         """The turn with that id."""
-        row = self._database.run(
+        rows = self._database.run(
             lambda connection: connection.execute(
                 f"SELECT {_TURN_COLUMNS} FROM turns WHERE turn_id = ?", (turn_id,)
-            ).fetchone()
+            ).fetchall()
         )
-        return None if row is None else _turn(row)
+        return next(iter(self._turns(rows)), None)
 
     # The file
 
@@ -183,22 +216,31 @@ class ChatStore:
         rows = self._database.run(
             lambda connection: connection.execute(f"SELECT {_CHAT_COLUMNS} FROM chats {rest}", values).fetchall()
         )
-        return [ChatRecord(*row) for row in rows]
+        read = [chat_rows.chat_of(row) for row in rows]
+        for _, problem in read:
+            self._tell_once(problem)
+        return [chat for chat, _ in read if chat is not None]
 
+    def _turns(self, rows: Sequence[Sequence[object]]) -> list[TurnRecord]:
+        read = [chat_rows.turn_of(row) for row in rows]
+        for _, problem in read:
+            self._tell_once(problem)
+        return [turn for turn, _ in read if turn is not None]
 
-def _storable(text: str) -> str:
-    """`text` without lone surrogates, which no database takes."""
-    return text.encode("utf-8", "replace").decode()
+    def _tell_once(self, problem: str) -> None:
+        if problem and problem not in self._told:
+            self._told.add(problem)
+            self.tell(problem)
 
 
 def _chat_values(chat: ChatRecord) -> tuple[object, ...]:
     return (
-        chat.domain,
-        _storable(chat.system_prompt),
-        chat.model,
+        whole(chat.domain),
+        whole(chat.system_prompt),
+        whole(chat.model),
         chat.chat_id,
         chat.created_at,
-        _storable(chat.title),
+        whole(chat.title),
         chat.parent_chat_id,
         chat.branched_at,
     )
@@ -209,26 +251,12 @@ def _turn_values(turn: TurnRecord) -> tuple[object, ...]:
         turn.chat_id,
         turn.position,
         turn.role,
-        _storable(turn.text),
+        whole(turn.text),
         turn.state,
         turn.mode_label,
         None if turn.stats is None else json.dumps(turn.stats),
         json.dumps(turn.markers),
         turn.turn_id,
         turn.created_at,
-        _storable(turn.thinking),
-    )
-
-
-def _turn(row: tuple[Any, ...]) -> TurnRecord:
-    turn = TurnRecord(*row)
-    turn.stats = json.loads(row[6]) if row[6] else None
-    turn.markers = json.loads(row[7])
-    return turn
-
-
-def _summary(row: tuple[Any, ...]) -> ChatSummary:
-    chat_id, title, question, updated_at, num_turns, domain, model, parent_chat_id = row
-    return ChatSummary(
-        chat_id, title or title_from(question or ""), updated_at, num_turns, domain, model, parent_chat_id
+        whole(turn.thinking),
     )

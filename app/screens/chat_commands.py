@@ -176,7 +176,9 @@ class ChatCommands(ChatActions):
         is_json = kind == "json"
         path = Path(name.strip() or export.file_name(chat, ".json" if is_json else ".md")).expanduser()
         try:
-            written = export.write_file(path, export.as_json([chat]) if is_json else export.as_markdown(chat))
+            others = [export.KeptChat(*kept) for kept in self.flow.recorder.versions(chat.chat_id)] if is_json else []
+            chats = [chat, *(other for other in others if other.chat_id != chat.chat_id)]
+            written = export.write_file(path, export.as_json(chats) if is_json else export.as_markdown(chat))
         except MoeChatError as error:
             self.notify(f"{error.message} {error.hint}".strip(), severity="error", markup=False)
         else:

@@ -184,12 +184,14 @@ class ChatsScreen(ModalScreen[ChatPlace | None]):
 
     def _export(self, path: Path) -> None:
         family = self._list.current
-        found = [] if family is None else [export.kept_chat(self._store, chat_id) for chat_id in family.chat_ids]
-        kept = [chat for chat in found if chat is not None]
-        if not kept:
+        newest = None if family is None else export.kept_chat(self._store, family.newest.chat_id)
+        if newest is None:
             return
-        is_json = path.suffix.lower() == ".json"
-        written = export.write_file(path, export.as_json(kept) if is_json else export.as_markdown(kept[0]))
+        if path.suffix.lower() == ".json":
+            text = export.as_json(export.with_versions(self._store, [newest.chat_id]))
+        else:
+            text = export.as_markdown(newest)
+        written = export.write_file(path, text)
         self._ask(Asking.SEARCH)
         self._note(f"Written to {written}")
 

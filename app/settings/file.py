@@ -1,7 +1,8 @@
 """The settings file: read with what is wrong in it said, written atomically with what is not ours kept.
 
-A file that is no TOML is set aside under another name, never lost. Comments, order and unknown keys survive a change,
-and so does what another instance wrote meanwhile: a change is made in the file as it is then.
+A file that cannot be understood is left as it is, and nothing is written until it has been mended. Comments, order and
+unknown keys survive a change, and so does what another instance wrote meanwhile: a change is made in the file as it is
+then.
 """
 
 from __future__ import annotations
@@ -13,16 +14,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from app.settings import file_places
 from app.settings.setting import Value
 
 _HEAD = "Settings of moe-chat. The app changes them too; what is not set has its default."
 
 
 class ReadResult(NamedTuple):
-    """What the file holds, by table and name, and what there is to say about it."""
+    """What the file holds, by table and name, what there is to say about it, and on which line each key stands."""
 
     tables: dict[str, dict[str, object]]
     problems: tuple[str, ...]
+    lines: Mapping[str, int]
 
 
 class SettingsFile:
@@ -30,7 +33,6 @@ class SettingsFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._is_unreadable = False
 
     @property
     def exists(self) -> bool:
@@ -40,35 +42,44 @@ class SettingsFile:
     def read(self) -> ReadResult:
         """Read it. Raises nothing."""
         try:
-            parsed = tomllib.loads(self.path.read_text(encoding="utf-8"))
+            text = self._text()
+            parsed = tomllib.loads(text)
         except FileNotFoundError:
-            return ReadResult({}, ())
+            return ReadResult({}, (), {})
         except OSError as error:
-            self._is_unreadable = True
-            return ReadResult({}, (f"The settings {self.path} cannot be read ({error.strerror}); the defaults hold.",))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            return ReadResult({}, (self._set_aside(str(error)),))
+            problem = f"The settings {self.path} cannot be read ({error.strerror}). The defaults hold."
+            return ReadResult({}, (problem,), {})
+        except (ValueError, RecursionError) as error:
+            problem = f"{self._misread(error)} The defaults hold, and nothing is saved until it is mended."
+            return ReadResult({}, (problem,), {})
         tables = {name: table for name, table in parsed.items() if isinstance(table, dict)}
+        lines = file_places.key_lines(text)
         strays = tuple(
-            f"The settings have {name!r} outside a table; it is left as it is." for name in parsed.keys() - tables
+            f"{self.place(lines.get(name))}: {name!r} is outside a table; it is left as it is."
+            for name in parsed.keys() - tables
         )
-        return ReadResult(tables, strays)
+        return ReadResult(tables, strays, lines)
+
+    def place(self, line: int | None) -> str:
+        """The file and a line of it, for a message."""
+        return f"{self.path}, line {line}" if line else str(self.path)
 
     def write(self, changes: Mapping[tuple[str, str], Value | None]) -> None:
         """Set (table, name) to a value; None takes it out. Raises OSError; the file is whole whatever happens."""
         import tomlkit  # 30 ms: not before the first change
         from tomlkit.exceptions import TOMLKitError
 
-        if self._is_unreadable:
-            raise PermissionError(13, "it could not be read, and is not written over")
         try:
-            document = tomlkit.parse(self.path.read_text(encoding="utf-8"))
+            text = self._text()
+            tomllib.loads(text)
+            document = tomlkit.parse(text)
         except FileNotFoundError:
             document = tomlkit.document()
             document.add(tomlkit.comment(_HEAD))
-        except (TOMLKitError, UnicodeDecodeError) as error:
-            self._set_aside(str(error))
-            document = tomlkit.document()
+        except OSError as error:
+            raise PermissionError(13, "the file could not be read, and is not written over") from error
+        except (TOMLKitError, ValueError, RecursionError) as error:
+            raise PermissionError(13, f"{self._misread(error)} Mend it first.") from error
         for (table, name), value in changes.items():
             if value is not None:
                 if not isinstance(document.get(table), dict):
@@ -78,17 +89,22 @@ class SettingsFile:
                 document[table].pop(name, None)
         _replace(self.path.resolve(), tomlkit.dumps(document))
 
-    def _set_aside(self, why: str) -> str:
-        """Give a damaged file another name; returns what to tell the user."""
-        number = 1
-        while (aside := self.path.with_name(f"{self.path.name}.damaged-{number}")).exists():
-            number += 1
+    def _text(self) -> str:
+        if self.path.exists() and not self.path.is_file():
+            raise OSError(22, "it is not a file")
+        return self.path.read_text(encoding="utf-8")
+
+    def _misread(self, error: Exception) -> str:
+        """Where the file stops being TOML, and why, for a person."""
+        if isinstance(error, UnicodeDecodeError):
+            line = error.object.count(b"\n", 0, error.start) + 1
+            return f"{self.place(line)}: it is not text in UTF-8."
         try:
-            self.path.rename(aside)
-        except OSError as error:
-            self._is_unreadable = True
-            return f"The settings {self.path} are damaged ({why}), and could not be set aside ({error.strerror})."
-        return f"The settings were damaged ({why}). They were set aside as {aside}; the defaults hold."
+            text = self._text()
+        except (OSError, ValueError):
+            text = ""
+        number, why = file_places.syntax_problem(text, error)
+        return f"{self.place(number)}: {why}"
 
 
 def _replace(path: Path, text: str) -> None:

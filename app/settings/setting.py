@@ -15,6 +15,7 @@ from engine.errors import ConfigError
 Value = str | int | float | list[str]
 
 _HIGHEST_64_BIT = 2**63 - 1
+_SHOWN = 60
 
 
 class Kind(Enum):
@@ -111,7 +112,7 @@ class Setting:
         if _CHECKS[self.kind](self, value):
             assert isinstance(value, str | int | float | list)
             return value
-        raise ConfigError(f"{self.key} = {value!r}: {self.title} cannot be that.", f"It is {self.range_text}.")
+        raise ConfigError(f"{self.key} = {_shown(value)}: {self.title} cannot be that.", f"It is {self.range_text}.")
 
 
 _HOW_WRITTEN = {
@@ -129,7 +130,16 @@ def _number(text: str, as_type: type[int] | type[float], setting: Setting) -> in
     try:
         return as_type(text)
     except ValueError:
-        raise ConfigError(f"{text!r} is not {setting.range_text}.", "") from None
+        raise ConfigError(f"{_shown(text)} is not {setting.range_text}.", "") from None
+
+
+def _shown(value: object) -> str:
+    """A value for a message, cut where it is long; a number may have more digits than can be written."""
+    try:
+        written = repr(value)
+    except (ValueError, RecursionError):
+        return "…"
+    return written if len(written) <= _SHOWN else f"{written[: _SHOWN - 1]}…"
 
 
 def _is_text(setting: Setting, value: object) -> bool:
@@ -142,7 +152,8 @@ def _is_number(setting: Setting, value: object) -> bool:
         return False
     assert isinstance(value, int | float)
     low, high = setting.low, setting.high
-    return math.isfinite(value) and (low is None or value >= low) and (high is None or value <= high)
+    is_finite = abs(value) <= _HIGHEST_64_BIT if isinstance(value, int) else math.isfinite(value)
+    return is_finite and (low is None or value >= low) and (high is None or value <= high)
 
 
 def _is_choice(setting: Setting, value: object) -> bool:

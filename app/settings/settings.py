@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from typing import NamedTuple
 
 from app.command_line import options
 from app.paths import AppPaths
 from app.settings.file import SettingsFile
+from app.settings.file_places import nearest_key
 from app.settings.schema import KEYS_TABLE, SETTINGS, setting_named
 from app.settings.setting import Setting, Value
 from engine.config import EngineConfig, SamplingConfig
@@ -39,7 +39,7 @@ class Settings:
         self._given = dict(given or {})
         self._stop = stop
         self._stored: dict[str, Value] = {}
-        tables, problems = file.read()
+        tables, problems, self._lines = file.read()
         self.problems: list[str] = list(problems)
         self.key_map: dict[str, str] = {}
         self._take(tables)
@@ -161,14 +161,17 @@ class Settings:
     def _take_one(self, key: str, value: object) -> None:
         setting = setting_named(key)
         if setting is None:
-            near = get_close_matches(key, [setting.key for setting in SETTINGS], 1, 0.6)
-            hint = f" Did you mean {near[0]}?" if near else ""
-            self.problems.append(f"The settings have {key}, which is not known; it is left as it is.{hint}")
+            near = nearest_key(key)
+            hint = f" Did you mean {near}?" if near else ""
+            self.problems.append(f"{self._place(key)}: {key} is not known; it is left as it is.{hint}")
             return
         try:
             self._stored[key] = setting.checked(value)
         except ConfigError as error:
-            self.problems.append(f"The settings have {error.message} {error.hint} The default holds.")
+            self.problems.append(f"{self._place(key)}: {error.message} {error.hint} The default holds.")
+
+    def _place(self, key: str) -> str:
+        return self.file.place(self._lines.get(key))
 
 
 def _of_environment(variables: Mapping[str, str]) -> dict[str, Given]:

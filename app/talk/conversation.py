@@ -8,6 +8,7 @@ from dataclasses import replace
 from app.keeping import answer_record
 from app.keeping.recorder import Recorder
 from app.keeping.records import ASSISTANT, COMPLETE, FAILED, PARTIAL, STOPPED, USER, ChatRecord, TurnRecord, new_id, now
+from app.sanitise import whole
 from app.talk.exchange import Exchange, pair
 from engine.api import Message, Submit
 from engine.config import SamplingConfig
@@ -59,7 +60,7 @@ class Conversation:
     def ask(self, text: str) -> Exchange:
         """Keep a question; the engine is asked by `begin`."""
         position = self.exchanges[-1].positions.stop if self.exchanges else 0
-        exchange = Exchange(TurnRecord(self.chat_id, position, USER, text))
+        exchange = Exchange(TurnRecord(self.chat_id, position, USER, whole(text)))
         self.exchanges.append(exchange)
         self._recorder.save_turn(exchange.question)
         return exchange
@@ -120,7 +121,7 @@ class Conversation:
 
     def set_system_prompt(self, text: str) -> None:
         """What the model is told before the first question, from the next question on."""
-        self.chat.system_prompt = text.strip()
+        self.chat.system_prompt = whole(text.strip())
         self._recorder.save_chat(self.chat)
 
     # What the engine does

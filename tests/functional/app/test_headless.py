@@ -202,7 +202,7 @@ def test_what_is_measured_follows_the_settings_and_names_them(
     engine = play(lambda engine, command: engine.tell(TaskEnded(1, True, {"rows": 1}, ("a table",))))
     assert cli.main(["bench", "--residency", "25%"]) == 0
     printed = capsys.readouterr()
-    assert "offload.nosuch, which is not known" in printed.err
+    assert "line 5: offload.nosuch is not known" in printed.err
     assert isinstance(engine.sent[0], Load)
     config = engine.sent[0].config
     assert (config.eviction, config.prefetch_depth, config.residency) == ("lru", 2, 0.25)

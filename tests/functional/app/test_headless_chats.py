@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -100,6 +101,42 @@ def test_export_and_import(
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO((tmp_path / "all.json").read_bytes())))
     assert cli.main(["chats", "import", "-"]) == 0
     assert capsys.readouterr().out == "2 chats already there\n"
+
+
+def test_one_chat_is_exported_with_its_versions(
+    store: ChatStore, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    _keep(store, "b1", "about pears", "They are yellow.", day=3, parent="a2f3")
+    assert cli.main(["chats", "export", "b1", "--json"]) == 0
+    exported = json.loads(capsys.readouterr().out)["chats"]
+    assert [(chat["chat_id"], chat["parent_chat_id"]) for chat in exported] == [("a2f3", None), ("b1", "a2f3")]
+    assert cli.main(["chats", "export", "b1"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out.count("\n## You\n") == 1
+    assert "1 other version" in printed.err
+    assert cli.main(["chats", "export", "--all", "--json", "-o", str(tmp_path)]) == 0
+    assert {path.name for path in tmp_path.glob("*.json")} == {"about-apples-a1f3.json", "about-pears-a2f3.json"}
+    store.delete_chat("a2f3")
+    assert cli.main(["chats", "import", "about-pears-a2f3.json"]) == 0
+    kept = store.chat("b1")
+    assert kept is not None
+    assert kept.parent_chat_id == "a2f3"
+
+
+def test_a_row_that_cannot_be_read_is_said_and_the_others_are_there(
+    store: ChatStore, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    store.close()
+    connection = sqlite3.connect(store.path)
+    connection.execute("UPDATE turns SET stats = '{' WHERE chat_id = 'a1f3' AND position = 1")
+    connection.execute("UPDATE turns SET position = x'00' WHERE chat_id = 'a2f3' AND position = 1")
+    connection.commit()
+    connection.close()
+    for argv in (["list"], ["show", "a1"], ["export", "--all"], ["export", "--all", "--json"], ["search", "about"]):
+        assert cli.main(["chats", *argv]) == 0
+        printed = capsys.readouterr()
+        assert "apples" in printed.out
+        assert argv[0] in ("list", "search") or "cannot be read" in printed.err
 
 
 def test_rename(store: ChatStore, capsys: pytest.CaptureFixture[str]) -> None:

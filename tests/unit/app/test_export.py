@@ -81,7 +81,7 @@ def _break(change: Callable[[dict[str, Any]], object]) -> str:
         (_break(lambda document: document["chats"][0].update(chat_id="../../etc")), "not an id"),
         (_break(lambda document: document["chats"][0].update(title=3)), r"chats\[0\].title in the file is not a text"),
         (_break(lambda document: document["chats"][0]["turns"][1].update(role="tool")), r"turns\[1\].role"),
-        (_break(lambda document: document["chats"][0]["turns"][1].update(position=0)), "order"),
+        (_break(lambda document: document["chats"][0]["turns"][0].update(position=2)), "order"),
         (_break(lambda document: document["chats"][0]["turns"][1].update(position=2**70)), "position"),
         (_break(lambda document: document["chats"][0]["turns"][0].update(created_at="once")), "created_at"),
         (_break(lambda document: document["chats"][0]["turns"][0].update(markers=[1])), "markers"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from pathlib import Path
 
@@ -143,17 +144,68 @@ def test_what_another_instance_wrote_meanwhile_is_kept(path: Path) -> None:
     assert tomllib.loads(path.read_text()) == {"sampling": {"seed": 7}, "screen": {"theme": "light"}}
 
 
-def test_a_damaged_file_is_set_aside_and_named(path: Path) -> None:
-    written(path, "[sampling\ntemperature = 0.5")
+@pytest.mark.parametrize(
+    ("content", "line", "told"),
+    [
+        (b"[sampling\ntemperature = 0.5", 1, "Expected"),
+        (b"[sampling]\ntop_p = 0.9\ntemprature 0.5\n", 3, "Did you mean sampling.temperature?"),
+        (b"[sampling]\ntop_p = \n", 2, "Invalid value in 'top_p ='"),
+        (b"[sampling]\nseed = 1\nseed = 2\n", 3, "overwrite"),
+        (b"[chat]\nsystem_prompt = [\n", 2, "at the end of the file"),
+        (b"# \xfc\n[sampling]\n", 1, "UTF-8"),
+        (b"[sampling]\nseed = " + b"9" * 5000, 2, "too many digits"),
+        (b"[sampling]\nseed = " + b"[" * 50_000, None, "nested too deeply"),
+    ],
+)
+def test_a_file_with_a_typo_stays_and_nothing_is_saved_until_it_is_mended(
+    path: Path, content: bytes, line: int | None, told: str
+) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
     settings = settings_of(path)
     (problem,) = settings.problems
-    aside = path.with_name("settings.toml.damaged-1")
-    assert str(aside) in problem
-    assert aside.read_text() == "[sampling\ntemperature = 0.5"
+    assert f"{path}, line {line}: " in problem if line else str(path) in problem
+    assert told in problem
+    assert settings.sampling() == SamplingConfig()
+    with pytest.raises(OSError, match="Mend it first"):
+        settings.change({"sampling.temperature": 0.5})
+    assert path.read_bytes() == content
+    assert list(path.parent.iterdir()) == [path]
+    path.write_text("[sampling]\ntop_p = 0.9\n")
     settings.change({"sampling.temperature": 0.5})
-    assert tomllib.loads(path.read_text()) == {"sampling": {"temperature": 0.5}}
-    path.write_bytes(b"\xff\xfe")
-    assert "damaged-2" in settings_of(path).problems[0]
+    assert tomllib.loads(path.read_text()) == {"sampling": {"top_p": 0.9, "temperature": 0.5}}
+
+
+def test_what_is_no_file_is_said_and_never_waited_for(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(path)
+    settings = settings_of(path)
+    assert "not a file" in settings.problems[0]
+    with pytest.raises(OSError, match="not written over"):
+        settings.change({"sampling.seed": 1})
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("[model]\n\n[sampling] # mine\n# temprature = 3\ntemprature = 1\n", 5),
+        ("sampling.temprature = 1\n", 1),
+        ("[sampling]\n'temprature' = 1\n", 2),
+    ],
+)
+def test_an_unknown_key_is_said_with_its_line(path: Path, text: str, line: int) -> None:
+    (problem,) = settings_of(written(path, text)).problems
+    assert problem.startswith(f"{path}, line {line}: sampling.temprature")
+    assert problem.endswith("Did you mean sampling.temperature?")
+
+
+@pytest.mark.parametrize(
+    "value", ["1" + "0" * 400, "[[[[" + "1, " * 3000 + "]]]]", "-" + "9" * 4000, '"' + "x" * 9999 + '"']
+)
+def test_a_huge_value_is_a_sentence(path: Path, value: str) -> None:
+    (problem,) = settings_of(written(path, f"[sampling]\ntemperature = {value}\n")).problems
+    assert "line 2: sampling.temperature = " in problem
+    assert len(problem) < 300 + len(str(path))
 
 
 @pytest.mark.parametrize(
