@@ -53,7 +53,10 @@ def parse_bytes(text: str) -> int:
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
     if match is None or match[2].lower() not in _UNITS:
         raise ConfigError(f"{text!r} is not a number of bytes.", "Write it like 6GiB, 500MB or 1.5g.")
-    return int(float(match[1]) * _UNITS[match[2].lower()])
+    num_bytes = float(match[1]) * _UNITS[match[2].lower()]
+    if num_bytes >= 2**63:
+        raise ConfigError(f"{text[:40]!r} is more bytes than any machine has.", "Write it like 6GiB, 500MB or 1.5g.")
+    return int(num_bytes)
 
 
 def parse_rate(text: str) -> float:

@@ -9,6 +9,7 @@ StoreError (a MoeChatError)
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -119,9 +120,20 @@ class ChatDatabase:
             self._connection = None
 
     def check(self) -> None:
-        """Read the whole file for damage, over a connection of its own. Raises StoreDamagedError."""
+        """Read the whole file for damage, over a connection of its own. Raises StoreDamagedError.
+
+        A file that is moved aside meanwhile, because its damage was met elsewhere, is not reported again.
+        """
         if not self.path.exists():
             return
+        checked = self.path.stat()
+        try:
+            self._check_alone()
+        except StoreDamagedError:
+            if self.path.exists() and os.path.samestat(checked, self.path.stat()):
+                raise
+
+    def _check_alone(self) -> None:
         try:
             with closing(sqlite3.connect(self.path, timeout=_LOCK_WAIT_S, isolation_level=None)) as connection:
                 connection.execute("PRAGMA query_only = ON")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
@@ -10,8 +12,12 @@ from textual.color import Color
 from textual.content import Content
 from textual.widgets import Static
 
+from app.keeping.records import ASSISTANT, USER, ChatPlace, ChatRecord, TurnRecord
+from app.keeping.store import ChatStore
 from app.safe_lines import SafeLines
 from app.sanitise import is_obeyed, whole, without_obeyed
+from tests.functional.app.conftest import Stage
+from tests.functional.app.fake_engine import ObedientEngine
 
 HOSTILE = "a\x1b]52;c;eA==\x07b\x9bc\u202ed\u061ce\x00f\x7fg"
 
@@ -31,6 +37,28 @@ def test_safe_lines_are_not_copied() -> None:
 
 def test_what_is_not_text_becomes_text() -> None:
     assert whole("caf\udce9 é 🙂 \ud800") == "caf\ufffd é 🙂 \ufffd"
+
+
+async def test_a_chat_that_was_imported_commands_no_terminal(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, ObedientEngine)
+    store = ChatStore(stage.db_path)
+    chat = ChatRecord(HOSTILE, HOSTILE, HOSTILE, chat_id="c0ffee", title=HOSTILE)
+    turns = [TurnRecord("c0ffee", 0, USER, HOSTILE), TurnRecord("c0ffee", 1, ASSISTANT, HOSTILE, markers=[HOSTILE])]
+    store.save_whole(chat, turns)
+    store.close()
+    async with stage.app.run_test(size=(100, 30)) as stage.pilot:
+        await stage.open_chat()
+        stage.app.notify(HOSTILE, markup=False)
+        await stage.app._open_chat(ChatPlace("c0ffee"))
+        await stage.until(lambda: "]52;c;" in _drawn(stage.app))
+        await stage.pilot.press("ctrl+r")
+        await stage.until(lambda: "Search" in _drawn(stage.app) or "]52;c;" in _drawn(stage.app))
+        assert not any(is_obeyed(line) for line in _drawn(stage.app).split("\n"))
+
+
+def _drawn(app: App[None]) -> str:
+    """What is sent to the terminal, without the style codes."""
+    return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
 
 
 async def test_a_widget_that_forgot_commands_no_terminal() -> None:

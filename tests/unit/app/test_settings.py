@@ -176,6 +176,14 @@ def test_a_file_with_a_typo_stays_and_nothing_is_saved_until_it_is_mended(
     assert tomllib.loads(path.read_text()) == {"sampling": {"top_p": 0.9, "temperature": 0.5}}
 
 
+@pytest.mark.parametrize("text", ["1" + "0" * 500 + "GiB", "1" + "0" * 30])
+def test_more_bytes_than_there_are_is_a_sentence(path: Path, text: str) -> None:
+    (problem,) = settings_of(written(path, f'[model]\nmemory = "{text}"\n')).problems
+    assert "line 2: model.memory" in problem
+    with pytest.raises(ConfigError, match="more bytes"):
+        settings_of(path, MOE_CHAT_MEMORY=text).engine_config()
+
+
 def test_what_is_no_file_is_said_and_never_waited_for(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     os.mkfifo(path)
