@@ -8,6 +8,8 @@ import contextlib
 import io
 import json
 import os
+import pty
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -177,6 +179,25 @@ def test_trace_metadata_commands_no_terminal(
     for kind in ([], ["--json"]):
         cli.main(["trace", "replay", str(path), "--slots", "2", *kind])
         _check(capsys)
+
+
+@pytest.mark.parametrize("argv", [["chats", "list"], ["chats", "search", "apple"], ["chats", "export", "--all"]])
+def test_a_real_terminal_gets_no_codes_but_our_own(evil: Path, argv: list[str]) -> None:
+    master, slave = pty.openpty()
+    command = [sys.executable, "-m", "app.cli", *argv]
+    environment = {**os.environ, "PYTHONPATH": str(Path(app.__path__[0]).parent), "TERM": "xterm-256color"}
+    environment.pop("NO_COLOR", None)
+    with subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, env=environment) as process:
+        os.close(slave)
+        printed = b""
+        with contextlib.suppress(OSError):  # the end of a terminal
+            while piece := os.read(master, 65536):
+                printed += piece
+        assert process.wait(60) == 0
+    os.close(master)
+    text = re.sub(r"\x1b\[[01]m|\r\n", "", printed.decode())
+    assert "[2J" in text
+    assert _hostile_characters(text) == set()
 
 
 # Bytes and characters that are not UTF-8

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from app.keeping import chat_import
 from app.keeping.records import STOPPED, TurnRecord
 from app.keeping.store import ChatStore
 from app.screens.chat_choices import Confirm, EditQuestion
@@ -51,6 +54,20 @@ async def test_regenerating_keeps_the_earlier_answer_as_a_version(stage: Stage) 
     assert isinstance(stage.app.focused, AnswerTurn)
     await stage.pilot.press("right")
     await stage.see("Another answer.")
+
+
+async def test_an_export_as_json_holds_every_version(stage: Stage, tmp_path: Path) -> None:
+    await stage.open_chat()
+    await talk(stage, ("one", "First answer."))
+    await stage.pilot.press("ctrl+g")
+    await stage.until(lambda: len(stage.engine.submitted()) == 2)
+    stage.engine.end_answer(stage.engine.submitted()[1].request_id, "Another answer.", 2)
+    await stage.see("version 2 of 2")
+    await stage.ask(f"/export json {tmp_path / 'chat.json'}")
+    await stage.see("Written to")
+    parent, branch = chat_import.read_file(tmp_path / "chat.json")
+    assert branch.parent_chat_id == parent.chat_id
+    assert [kept.turns[-1].text for kept in (parent, branch)] == ["First answer.", "Another answer."]
 
 
 async def test_an_answer_that_failed_is_written_anew_in_its_place(stage: Stage) -> None:

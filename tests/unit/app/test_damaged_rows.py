@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 
 from app.instance import InstanceLock
 from app.keeping import chat_import, export
-from app.keeping.database import StoreDamagedError, StoreUnwritableError
+from app.keeping.database import ChatDatabase, StoreDamagedError, StoreUnwritableError
 from app.keeping.recorder import Recorder
 from app.keeping.records import ASSISTANT, USER, ChatRecord, TurnRecord
 from app.keeping.store import ChatStore
@@ -130,6 +131,18 @@ async def test_the_whole_file_is_checked_in_a_thread(store: ChatStore) -> None:
     assert "damaged" in told[0]
     assert list(path.parent.glob("chats.damaged-*.db"))
     recorder.close()
+
+
+async def test_the_event_loop_never_waits_for_the_check(store: ChatStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[threading.Thread] = []
+    monkeypatch.setattr(ChatDatabase, "_check", lambda *_: threads.append(threading.current_thread()))
+    unchecked = ChatStore(store.path, checks_at_open=False)
+    assert unchecked.num_chats() == 3
+    assert threads == []
+    await Recorder(unchecked, print).check()
+    assert len(threads) == 1
+    assert threads[0] is not threading.main_thread()
+    unchecked.close()
 
 
 def test_what_is_no_file_is_said_and_never_waited_for(tmp_path: Path) -> None:
