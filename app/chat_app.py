@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 from rich.console import RenderableType
 from rich.text import Text
 from textual.binding import BindingType
+from textual.screen import Screen
 
 from app.command_line.stop_signals import END_S, exit_code_of
 from app.configured_app import ConfiguredApp
@@ -26,6 +27,7 @@ from app.keeping.records import ChatPlace
 from app.keeping.store import ChatStore
 from app.sanitise import visible
 from app.screens.domain_menu import DomainMenu
+from app.screens.typed_text import TypingApp
 from app.settings.key_map import bindings_of
 from app.settings.setting import Value
 from app.settings.settings import Settings
@@ -42,7 +44,7 @@ _BEAT_S = 0.125
 """Text is flushed at most this often."""
 
 
-class ChatApp(ConfiguredApp):
+class ChatApp(TypingApp, ConfiguredApp):
     """moe-chat. The engine has been started, or is started when the app is mounted."""
 
     TITLE = "moe-chat"
@@ -177,6 +179,15 @@ class ChatApp(ConfiguredApp):
         if not isinstance(self.screen, DomainMenu):
             self.push_screen(self._menu(), self._chosen)
 
+    async def leave_for_text(self, screen: Screen[object]) -> bool:
+        """From the menu, text goes to the chat behind it, else to a new one in the highlighted domain."""
+        if not isinstance(screen, DomainMenu) or self._chat is not None:
+            return await super().leave_for_text(screen)
+        domain = screen.highlighted
+        screen.dismiss(None)
+        await self._chosen(domain)
+        return True
+
     def _menu(self) -> DomainMenu:
         return DomainMenu(self._bridge, self.settings.text("chat.domain"), can_go_back=self._chat is not None)
 
@@ -239,13 +250,6 @@ class ChatApp(ConfiguredApp):
             with self.suspend():
                 os.kill(0, signal.SIGSTOP)
 
-    def action_command_palette(self) -> None:
-        """Every action by name."""
-        from app.widgets.palette import Palette
-
-        if not isinstance(self.screen, Palette):
-            self.push_screen(Palette(id="--command-palette"))
-
     def action_help(self) -> None:
         """Keys and words."""
         from app.screens.help import HelpScreen
@@ -260,19 +264,10 @@ class ChatApp(ConfiguredApp):
         if not isinstance(self.screen, ConfigurationScreen):
             self.push_screen(ConfigurationScreen(self._bridge))
 
-    def action_save_picture(self) -> None:
-        """The screen as an SVG file, and where it is."""
-        from app.picture import picture_folder, save_picture
-
-        try:
-            path = save_picture(self, picture_folder())
-        except OSError as error:
-            self.notify(visible(f"The picture could not be written: {error}"), severity="error", markup=False)
-        else:
-            self.notify(visible(f"Saved {path}"), timeout=8, markup=False)
-
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """The menu of domains is opened from the chat; what runs is not loaded again by a key."""
+        if not super().check_action(action, parameters):
+            return False
         if action == "choose_domain":
             return bool(self.screen_stack) and self.screen is self._chat
         if action == "chats":

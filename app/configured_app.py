@@ -68,6 +68,24 @@ class ConfiguredApp(App[None]):
         if not isinstance(self.screen, ModelPicker):
             self.push_screen(ModelPicker(self.model_folders(), self.bridge.config.model), self._model_chosen)
 
+    def action_command_palette(self) -> None:
+        """Every action by name."""
+        from app.widgets.palette import Palette
+
+        if not isinstance(self.screen, Palette):
+            self.push_screen(Palette(id="--command-palette"))
+
+    def action_save_picture(self) -> None:
+        """The screen as an SVG file, and where it is."""
+        from app.picture import picture_folder, save_picture
+
+        try:
+            path = save_picture(self, picture_folder())
+        except OSError as error:
+            self.notify(visible(f"The picture could not be written: {error}"), severity="error", markup=False)
+        else:
+            self.notify(visible(f"Saved {path}"), timeout=8, markup=False)
+
     def action_load_settings(self) -> None:
         """Have the model loaded with what the settings say now; the chat stays."""
         try:

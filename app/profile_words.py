@@ -42,21 +42,16 @@ def detail(domain: str, state: ProfileState | None, *, is_known: bool) -> str:
     return f"Choosing {title} warms the expert cache: expected hit rate {rate}, by a profile of {prompts}."
 
 
-def ask_build(domain: str, num_prompts: int, tpot_ms: float | None, no_key: str = "esc") -> str:
-    """The question before a profile is built: what happens, about how long it takes, and which key declines."""
+def about_building(num_prompts: int, tpot_ms: float | None) -> str:
+    """What building a profile does, and about how long it takes."""
     if tpot_ms is None:
         duration = "usually some minutes"
     else:
         duration = f"at most {figures.roughly(num_prompts * NUM_NEW_TOK * tpot_ms / 1000)} at the present speed"
     return (
-        f"Build a profile of {title_of(domain)}? {_prompts(num_prompts)} are answered, up to {NUM_NEW_TOK} tokens each,"
-        f" and the experts they use recorded: {duration}. y builds, {no_key} does not."
+        f"{_prompts(num_prompts)} are answered, up to {NUM_NEW_TOK} tokens each,"
+        f" and the experts they use recorded: {duration}."
     )
-
-
-def ask_delete(domain: str, no_key: str = "esc") -> str:
-    """The question before a profile is deleted."""
-    return f"Delete the profile of {title_of(domain)}? y deletes it, {no_key} keeps it."
 
 
 def working(task: ProfileTask, ending: str, width: int) -> str:

@@ -53,7 +53,7 @@ async def _open_chat(app: ChatApp, bridge: EngineBridge, pilot: Pilot[None]) -> 
         if bridge.failure is not None:
             raise SystemExit(f"{bridge.failure.title}: {bridge.failure.message}")
         await asyncio.sleep(0.1)
-    await pilot.press("1")
+    await pilot.press("alt+1")
     while not (isinstance(app.screen, ChatScreen) and app.screen.query("#prompt")):
         await asyncio.sleep(0.05)
     await app.screen.flow.ask(_QUESTION)

@@ -6,7 +6,7 @@ import time
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import BindingType
+from textual.binding import ActiveBinding, BindingType
 from textual.containers import Horizontal, Vertical
 
 from app import figures
@@ -17,13 +17,16 @@ from app.paths import AppPaths
 from app.screens.chat_commands import ChatCommands
 from app.screens.chat_find import ChatFind
 from app.screens.chat_flow import ChatFlow
+from app.screens.full_context import FullContext
 from app.screens.panelled import PanelledScreen
+from app.screens.stop_building import ask_to_stop_building
 from app.settings.key_map import bindings_of, key_for
 from app.talk.prompt_history import PromptHistory
 from app.widgets.activity_line import ActivityLine
 from app.widgets.command_list import CommandList
+from app.widgets.decision_bar import DecisionBar
 from app.widgets.find_bar import FindBar
-from app.widgets.key_line import KeyLine
+from app.widgets.key_line import KeyLine, with_description
 from app.widgets.panel_column import PanelColumn
 from app.widgets.prompt import Prompt
 from app.widgets.status_line import StatusLine
@@ -51,6 +54,7 @@ class ChatScreen(ChatCommands, ChatFind, PanelledScreen):
         self._warned_chat_id = ""
         self.transcript = Transcript("transcript")
         self.flow = ChatFlow(bridge, recorder, sampling, self.transcript, domain)
+        self._full_context = FullContext(self)
 
     def compose(self) -> ComposeResult:
         yield TitleBar(id="title-bar")
@@ -59,6 +63,7 @@ class ChatScreen(ChatCommands, ChatFind, PanelledScreen):
             with Vertical(id="chat"):
                 yield self.transcript
                 yield ActivityLine("activity")
+                yield DecisionBar("decision")
                 yield FindBar("find-bar")
                 yield CommandList("commands")
                 yield Prompt("prompt", PromptHistory(AppPaths.from_environment().prompt_history))
@@ -80,7 +85,7 @@ class ChatScreen(ChatCommands, ChatFind, PanelledScreen):
         self.tell_panels(happened)
         if happened:
             await self.flow.handle(happened)
-            self._ask_when_full()
+        self._ask_when_full()
         if time.monotonic() - self._saved_at >= _SAVE_EVERY_S:
             self._saved_at = time.monotonic()
             self.flow.save_partial()
@@ -125,8 +130,11 @@ class ChatScreen(ChatCommands, ChatFind, PanelledScreen):
 
     def _ask_when_full(self) -> None:
         full, self.flow.full = self.flow.full, None
-        if full is not None and self.is_current:
-            self.ask_about_full_context(full)
+        if full is not None:
+            self._full_context.ask(full)
+            self.refresh_bindings()
+        else:
+            self._full_context.tend()
 
     def _show_title(self) -> None:
         ready = self._bridge.ready
@@ -134,6 +142,29 @@ class ChatScreen(ChatCommands, ChatFind, PanelledScreen):
         self.query_one(TitleBar).show_chat(self.flow.domain.title, model)
 
     # What the user does
+
+    async def on_decision_bar_chosen(self, message: DecisionBar.Chosen) -> None:
+        self._say(await self._full_context.follow(message.name))
+
+    def action_decide(self) -> None:
+        """The focus to what waits for a decision."""
+        self.query_one(DecisionBar).take_focus()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """A decision is offered while one waits."""
+        return action != "decide" or any(bar.display for bar in self.query(DecisionBar))
+
+    def text_field(self) -> Prompt:
+        """The prompt; panels that cover it make room."""
+        if self.panels_cover:
+            self.panel_mode = "compact"
+        return super().text_field()
+
+    @property
+    def active_bindings(self) -> dict[str, ActiveBinding]:
+        """Those of a screen; away from the prompt the key that stops goes back to it."""
+        active = super().active_bindings
+        return active if isinstance(self.focused, Prompt) else with_description(active, "chat.stop", "Back")
 
     def on_mode_badge_clicked(self) -> None:
         self.action_toggle_mode()
@@ -169,27 +200,41 @@ class ChatScreen(ChatCommands, ChatFind, PanelledScreen):
             super().leave_panels()
 
     async def action_stop(self) -> None:
-        """Stop the answer; else take back what waits; else stop loading or building; else back to the prompt, and out
-        of finding."""
+        """One step back: to the prompt; there, out of the list of commands, then out of finding; only then stop."""
+        prompt, offered = self.query_one(Prompt), self.query_one(CommandList)
         if self.panels_cover:
             self.panel_mode = "compact"
-        elif self.flow.stop():
-            self._show_engine()
-        elif (text := await self.flow.withdraw()) is not None:
-            self.query_one(Prompt).set_text(text or self.query_one(Prompt).whole_text)
-        elif self._bridge.stop_loading() or self._bridge.profiles.cancel():
-            self._show_engine()
-        elif self.focused is self.query_one(Prompt) and self.query_one(FindBar).display:
+        elif self.focused is not prompt:
+            prompt.focus()
+        elif offered.display:
+            offered.show([])
+            prompt.is_steering = False
+        elif self.query_one(FindBar).display:
             self.query_one(FindBar).action_close()
         else:
-            self.query_one(Prompt).focus()
+            await self._stop_something()
+        self._show_engine()
+
+    async def _stop_something(self) -> None:
+        """Stop the answer; else take back what waits; else stop loading; else ask whether building is to be stopped."""
+        if self.flow.stop():
+            return
+        if (text := await self.flow.withdraw()) is not None:
+            self.query_one(Prompt).give_back(text)
+        elif not self._bridge.stop_loading():
+            ask_to_stop_building(self.app, self._bridge.profiles)
 
     def action_copy_text(self) -> None:
-        """Copy the selection; else stop the answer; else say how to quit."""
+        """Copy the selection; else stop the answer; else clear the prompt; else say how to quit."""
         selection = self.get_selected_text()
         if selection:
             self.call_later(self.copy, selection)
-        elif not self.flow.stop():
+        elif self.flow.stop():
+            self._show_engine()
+        elif self.query_one(Prompt).clear_draft():
+            undo = key_for(self, "prompt.undo")
+            self.notify(f"Cleared; {undo} brings it back, and so does up.", timeout=3, markup=False)
+        else:
             self.notify(f"{key_for(self, 'app.quit')} quits.", timeout=3)
 
     def action_toggle_mode(self) -> None:

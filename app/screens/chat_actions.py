@@ -9,11 +9,10 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 from app.markdown_style import code_blocks, parser
-from app.screens import chat_choices
-from app.screens.chat_choices import Confirm, ContextChoice, EditQuestion
+from app.screens.chat_choices import EditQuestion
 from app.screens.chat_flow import ChatFlow
+from app.screens.confirm import Confirm
 from app.screens.turn_flow import TurnFlow
-from app.settings.key_map import key_for
 from app.talk import clipboard
 from app.talk.exchange import Exchange
 from app.talk.external_editor import edit
@@ -21,8 +20,6 @@ from app.widgets.prompt import Prompt
 from app.widgets.transcript import Transcript
 from app.widgets.turn import AnswerTurn, TurnWidget
 from engine.errors import MoeChatError
-
-_BRANCHING = ("chat.turn_before", "chat.turn_after", "turn.branch")
 
 
 class ChatActions(Screen[None]):
@@ -49,10 +46,9 @@ class ChatActions(Screen[None]):
         exchanges = self.flow.conversation.exchanges
         return exchanges[-1] if exchanges else None
 
-    async def on_turn_widget_typed(self, message: TurnWidget.Typed) -> None:
-        prompt = self.query_one(Prompt)
-        prompt.focus()
-        prompt.insert(message.character)
+    def text_field(self) -> Prompt:
+        """Where text is typed into."""
+        return self.query_one(Prompt)
 
     # Between turns
 
@@ -100,10 +96,13 @@ class ChatActions(Screen[None]):
 
         async def ask(text: str | None) -> None:
             if text is not None and text != exchange.question.text:
-                self._say(await self.turns.ask_differently(exchange, text))
+                problem = await self.turns.ask_differently(exchange, text)
+                if problem:
+                    self._say(problem)
+                    self.query_one(Prompt).give_back(text)
                 self.query_one(Prompt).focus()
 
-        self.app.push_screen(EditQuestion(exchange.question.text), ask)
+        self.app.push_screen(EditQuestion(exchange.question.text, self.query_one(Prompt).remember), ask)
 
     def action_delete_turn(self) -> None:
         """Delete a question and its answer, once confirmed."""
@@ -177,34 +176,6 @@ class ChatActions(Screen[None]):
         size = f"{len(text):,} character{'' if len(text) == 1 else 's'}"
         where = f"with {program}" if program else "through the terminal (OSC 52), if it allows that"
         self.notify(f"Copied {size} {where}.", timeout=3, markup=False)
-
-    # Questions to the user
-
-    def ask_about_full_context(self, exchange: Exchange) -> None:
-        """Leave out the oldest turns, begin a new chat, go back, or nothing: nothing is cut without being asked."""
-        is_answered = exchange.answer is not None and bool(exchange.answer.text)
-        what = (
-            "The answer was cut: there is no room for the rest of it."
-            if is_answered
-            else "The question and what came before it do not fit."
-        )
-        if self.flow.conversation.trims_oldest:
-            what += " The oldest turns have been left out already."
-        can_trim = exchange is not self.flow.conversation.exchanges[0]
-
-        async def follow(choice: str | None) -> None:
-            if choice == chat_choices.TRIM:
-                step = self.turns.go_on if is_answered else self.turns.regenerate
-                self._say(await step(exchange, trims_oldest=True))
-            elif choice == chat_choices.NEW_CHAT:
-                await self.run_action("new_chat")
-                self.query_one(Prompt).set_text("" if is_answered else exchange.question.text)
-            elif choice == chat_choices.BRANCH:
-                await self.action_to_turn(-1)
-                before, after, branch = (key_for(self, action) for action in _BRANCHING)
-                self.notify(f"{before} and {after} move between turns; {branch} goes on from one.", timeout=8)
-
-        self.app.push_screen(ContextChoice(what, can_trim=can_trim), follow)
 
     def action_edit_externally(self) -> None:
         """Write the message in the user's own editor."""

@@ -36,8 +36,9 @@ class ChatCommands(ChatActions):
         command, argument, text, problem = commands.read(message.text)
         if problem:
             self.notify(problem, severity="warning", timeout=6, markup=False)
+            self.query_one(Prompt).give_back(message.text)
             return
-        self.query_one(Prompt).clear_sent(message.text)
+        self.query_one(Prompt).remember(message.text)
         if command is None:
             await self.flow.ask(text)
         elif command.action and not argument:

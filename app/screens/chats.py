@@ -16,9 +16,10 @@ from app.keeping import chat_import, export
 from app.keeping.recorder import Recorder
 from app.keeping.records import ChatPlace
 from app.keeping.store import ChatStore
-from app.keeping.words import num_turns
+from app.keeping.words import Family, num_turns
 from app.sanitise import visible
-from app.settings.key_map import bindings_of, key_for
+from app.screens.confirm import Confirm
+from app.settings.key_map import bindings_of
 from app.widgets.chat_list import ChatList
 from app.widgets.key_line import KeyLine
 from engine.errors import MoeChatError
@@ -30,13 +31,12 @@ _SEARCHED_FOR = "Type to search every text; enter opens"
 
 
 class Asking(Enum):
-    """What the line at the top is for, or what waits for a yes."""
+    """What the line at the top is for."""
 
     SEARCH = _SEARCHED_FOR
     NAME = "A title; empty: made from the first question"
     EXPORT = "Export to a file: .md to read, .json to keep"
     IMPORT = "Import from a .json file of chats"
-    DELETE = "Delete it?"
 
 
 class ChatsScreen(ModalScreen[ChatPlace | None]):
@@ -45,7 +45,6 @@ class ChatsScreen(ModalScreen[ChatPlace | None]):
     AUTO_FOCUS = "#chats-line"
     ACTION_SCOPE: ClassVar[str] = "chats"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y", "yes", "Yes, delete"),
         Binding("up", "move('cursor_up')", show=False, priority=True),
         Binding("down", "move('cursor_down')", show=False, priority=True),
         Binding("pageup", "move('page_up')", show=False, priority=True),
@@ -60,6 +59,8 @@ class ChatsScreen(ModalScreen[ChatPlace | None]):
         self._recorder = recorder
         self._open_chat_id = open_chat_id
         self._asking = Asking.SEARCH
+        self._about: Family | None = None
+        """What is renamed or exported: the highlight may move while a line is typed."""
         self._searched = ""
 
     def compose(self) -> ComposeResult:
@@ -78,8 +79,6 @@ class ChatsScreen(ModalScreen[ChatPlace | None]):
         """A key is there while it has something to act on."""
         is_searching, has_chat = self._asking is Asking.SEARCH, self._list.current is not None
         match action:
-            case "yes":
-                return self._asking is Asking.DELETE
             case "open" | "rename" | "delete" | "export":
                 return is_searching and has_chat
             case "import" | "move":
@@ -111,7 +110,8 @@ class ChatsScreen(ModalScreen[ChatPlace | None]):
             self._note(f"{error.message} {error.hint}", is_error=True)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        self.action_open()
+        if self._asking is Asking.SEARCH:
+            self.action_open()
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
         self.refresh_bindings()
@@ -128,13 +128,15 @@ class ChatsScreen(ModalScreen[ChatPlace | None]):
 
     def action_rename(self) -> None:
         """Ask for another title."""
-        if self._list.current is not None:
-            self._ask(Asking.NAME, self._list.current.newest.title)
+        self._about = self._list.current
+        if self._about is not None:
+            self._ask(Asking.NAME, self._about.newest.title)
 
     def action_export(self) -> None:
         """Ask for a file."""
-        if self._list.current is not None:
-            kept = export.kept_chat(self._store, self._list.current.newest.chat_id)
+        self._about = self._list.current
+        if self._about is not None:
+            kept = export.kept_chat(self._store, self._about.newest.chat_id)
             self._ask(Asking.EXPORT, export.file_name(kept, ".md") if kept is not None else "")
 
     def action_import(self) -> None:
@@ -142,7 +144,7 @@ class ChatsScreen(ModalScreen[ChatPlace | None]):
         self._ask(Asking.IMPORT)
 
     def action_delete(self) -> None:
-        """Wait for a yes before anything is deleted."""
+        """Delete the highlighted chat, once confirmed."""
         family = self._list.current
         if family is None:
             return
@@ -151,18 +153,16 @@ class ChatsScreen(ModalScreen[ChatPlace | None]):
             return
         all_of_it = f" all {len(family.versions)} versions of" if len(family.versions) > 1 else ""
         about = f"“{family.newest.title}”, {num_turns(family.newest.num_turns)}"
-        back = key_for(self, "chats.back")
-        self._ask(Asking.DELETE)
-        self._note(f"Delete{all_of_it} {about}? It cannot be undone. y deletes, {back} keeps.", is_error=True)
+        chat_ids = family.chat_ids
 
-    def action_yes(self) -> None:
-        """Delete what was asked about."""
-        if self._list.current is not None:
-            for chat_id in self._list.current.chat_ids:
-                self._recorder.delete_chat(chat_id)
-        self._ask(Asking.SEARCH)
-        self._show()
-        self._note("Deleted.")
+        def delete(is_meant: bool | None) -> None:
+            if is_meant:
+                for chat_id in chat_ids:
+                    self._recorder.delete_chat(chat_id)
+                self._show()
+                self._note("Deleted.")
+
+        self.app.push_screen(Confirm("Delete a chat", f"Delete{all_of_it} {about}? It cannot be undone."), delete)
 
     def action_back(self) -> None:
         """Take the question back; else empty the search; else leave."""
@@ -176,14 +176,14 @@ class ChatsScreen(ModalScreen[ChatPlace | None]):
     # What becomes of it
 
     def _rename(self, title: str) -> None:
-        if self._list.current is not None:
-            for chat_id in self._list.current.chat_ids:
+        if self._about is not None:
+            for chat_id in self._about.chat_ids:
                 self._recorder.rename(chat_id, title)
         self._ask(Asking.SEARCH)
         self._show()
 
     def _export(self, path: Path) -> None:
-        family = self._list.current
+        family = self._about
         newest = None if family is None else export.kept_chat(self._store, family.newest.chat_id)
         if newest is None:
             return
@@ -213,7 +213,6 @@ class ChatsScreen(ModalScreen[ChatPlace | None]):
             self._line.value = self._searched if asking is Asking.SEARCH else text
         self._line.cursor_position = len(self._line.value)
         self._line.placeholder = asking.value
-        self._line.disabled = asking is Asking.DELETE
         self._line.focus()
         self._note("" if asking is Asking.SEARCH else asking.value)
         self.refresh_bindings()

@@ -18,7 +18,7 @@ class ConfigurationScreen(ModalScreen[None]):
     """Names and values. Closed by any of its keys."""
 
     AUTO_FOCUS = ".sheet"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter", "dismiss", "Close")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,enter", "dismiss", "Close")]
 
     def __init__(self, bridge: EngineBridge) -> None:
         super().__init__()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from enum import Enum, auto
-from typing import ClassVar, NamedTuple
+from collections.abc import Callable
+from functools import partial
+from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import ActiveBinding, Binding, BindingType
@@ -14,33 +14,21 @@ from textual.screen import Screen
 from textual.widgets import OptionList, Static
 
 from app import profile_words
-from app.domains import Domain, all_domains, num_prompts
+from app.domains import Domain, all_domains, num_prompts, title_of
 from app.engine_bridge import EngineBridge
 from app.sanitise import visible
-from app.settings.key_map import bindings_of, key_for
+from app.screens.confirm import Confirm
+from app.screens.stop_building import ask_to_stop_building
+from app.settings.key_map import bindings_of
 from app.widgets.activity_line import ActivityLine
 from app.widgets.domain_list import DomainList
-from app.widgets.key_line import KeyLine
+from app.widgets.key_line import KeyLine, with_description
 from engine.events import Event, Snapshot
 
 _ORNAMENT = "10120312100132101201310210131201"
 """A row of expert states, as digits of their codes."""
 
 _CELL_STYLES = ("$expert-host", "$expert-resident", "$expert-arriving", "$expert-in-use")
-
-
-class Deed(Enum):
-    """What can be done to a profile, once it is confirmed."""
-
-    BUILD = auto()
-    DELETE = auto()
-
-
-class Asking(NamedTuple):
-    """What the menu wants to have confirmed."""
-
-    deed: Deed
-    domain: str
 
 
 def _masthead() -> Content:
@@ -53,7 +41,7 @@ def _masthead() -> Content:
 def _question(num_domains: int) -> Content:
     last = min(num_domains, 9)
     return Content.assemble(
-        ("What is this chat about?", "bold"), (f"   arrows and enter, a click, or 1 to {last}", "$quiet")
+        ("What is this chat about?", "bold"), (f"   arrows and enter, alt+1 to {last}, or type a message", "$quiet")
     )
 
 
@@ -65,9 +53,8 @@ class DomainMenu(Screen[Domain | None]):
     VERTICAL_BREAKPOINTS = [(0, "-flat"), (22, "-tall")]  # noqa: RUF012
     ACTION_SCOPE: ClassVar[str] = "menu"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y", "yes", "Yes"),
         *bindings_of("menu"),
-        *(Binding(str(number), f"pick({number})", show=False) for number in range(1, 10)),
+        *(Binding(f"alt+{number}", f"pick({number})", show=False) for number in range(1, 10)),
     ]
 
     def __init__(self, bridge: EngineBridge, proposed: str, *, can_go_back: bool) -> None:
@@ -77,7 +64,6 @@ class DomainMenu(Screen[Domain | None]):
         self._bridge = bridge
         self._book = bridge.profiles
         self._can_go_back = can_go_back
-        self._asking: Asking | None = None
         self._shown_keys: tuple[object, ...] = ()
 
     def compose(self) -> ComposeResult:
@@ -86,7 +72,7 @@ class DomainMenu(Screen[Domain | None]):
             yield Static(_question(len(all_domains())), id="menu-question")
             yield DomainList(self._book, self._proposed, "domains")
             yield Static(id="menu-detail", markup=False)
-            yield ActivityLine("menu-activity", stop_action="menu.back")
+            yield ActivityLine("menu-activity", stop_action="menu.back", cancel_action="menu.cancel")
         yield KeyLine()
 
     def on_mount(self) -> None:
@@ -94,20 +80,16 @@ class DomainMenu(Screen[Domain | None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """A key is there while it has something to act on."""
-        is_asking, task = self._asking is not None, self._book.task
+        task = self._book.task
         match action:
-            case "yes":
-                return is_asking
-            case "choose":
-                return not is_asking
             case "ask_build":
-                return not is_asking and task is None and self._book.is_known and bool(num_prompts(self._domain.name))
+                return task is None and self._book.is_known and bool(num_prompts(self.highlighted.name))
             case "ask_delete":
-                return not is_asking and task is None and self._book.state(self._domain.name) is not None
+                return task is None and self._book.state(self.highlighted.name) is not None
             case "cancel_task":
-                return not is_asking and task is not None and task.is_build
+                return task is not None and task.is_build
             case "back":
-                return is_asking or self._can_go_back or self._can_stop
+                return self._can_go_back or self._can_stop
             case _:
                 return True
 
@@ -119,13 +101,10 @@ class DomainMenu(Screen[Domain | None]):
         """Nothing here shows figures."""
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
-        if self._asking is not None and self._asking.domain != self._domain.name:
-            self._asking = None
         self._show_all()
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        if self._asking is None:
-            self.dismiss(self.query_one(DomainList).domains[event.option_index])
+        self.dismiss(self.query_one(DomainList).domains[event.option_index])
 
     def action_choose(self) -> None:
         """Choose the highlighted domain."""
@@ -138,38 +117,28 @@ class DomainMenu(Screen[Domain | None]):
             self.dismiss(domains[number - 1])
 
     def action_ask_build(self) -> None:
-        """Say what building a profile does, and wait for a yes."""
-        self._ask(Asking(Deed.BUILD, self._domain.name))
+        """Build a profile of the highlighted domain, once confirmed."""
+        name, snapshot = self.highlighted.name, self._bridge.snapshot
+        tpot_ms = snapshot.timing.tpot_mean_ms if snapshot else None
+        what = profile_words.about_building(num_prompts(name), tpot_ms)
+        self._ask(f"Build a profile of {title_of(name)}?", what, partial(self._book.build, name))
 
     def action_ask_delete(self) -> None:
-        """Wait for a yes before deleting a profile."""
-        self._ask(Asking(Deed.DELETE, self._domain.name))
-
-    def action_yes(self) -> None:
-        """Do what was asked about."""
-        asked = self._asking
-        self._ask(None)
-        if asked is None or self._book.task is not None or not self._book.is_known:
-            return  # the engine ended, or was put to work, meanwhile
-        if asked.deed is Deed.BUILD:
-            self._book.build(asked.domain)
-        else:
-            self._book.delete(asked.domain)
-        self._show_all()
+        """Delete the profile of the highlighted domain, once confirmed."""
+        name = self.highlighted.name
+        what = "It can be built again."
+        self._ask(f"Delete the profile of {title_of(name)}?", what, partial(self._book.delete, name))
 
     def action_cancel_task(self) -> None:
-        """Stop building a profile."""
-        self._book.cancel()
-        self._show_all()
+        """Stop building a profile, once confirmed."""
+        ask_to_stop_building(self.app, self._book)
 
     def action_back(self) -> None:
-        """Take the question back; else stop building; else leave the menu without a choice; else stop loading."""
-        if self._asking is not None:
-            self._ask(None)
+        """Leave the menu without a choice; where there is nothing behind it, stop building or loading."""
+        if self._can_go_back:
+            self.dismiss(None)
         elif self._can_stop_building:
             self.action_cancel_task()
-        elif self._can_go_back:
-            self.dismiss(None)
         elif self._bridge.stop_loading():
             self._show_all()
 
@@ -177,14 +146,7 @@ class DomainMenu(Screen[Domain | None]):
     def active_bindings(self) -> dict[str, ActiveBinding]:
         """Those of a screen; the key that goes back is called by what it would stop now."""
         active = super().active_bindings
-        if self._asking is not None or not self._can_stop:
-            return active
-        return {
-            key: entry._replace(binding=replace(entry.binding, description="Stop"))
-            if entry.binding.id == "menu.back"
-            else entry
-            for key, entry in active.items()
-        }
+        return with_description(active, "menu.back", "Stop") if self._can_stop else active
 
     @property
     def _can_stop_building(self) -> bool:
@@ -193,30 +155,34 @@ class DomainMenu(Screen[Domain | None]):
 
     @property
     def _can_stop(self) -> bool:
-        """Going back would stop building, or loading, unless there is something to take back first."""
+        """Going back would stop building, or loading: there is nothing behind the menu."""
         is_load_stoppable = self._bridge.is_loading and not self._bridge.is_stopping_load
-        return self._can_stop_building or (is_load_stoppable and not self._can_go_back)
+        return not self._can_go_back and (self._can_stop_building or is_load_stoppable)
 
     @property
-    def _domain(self) -> Domain:
+    def highlighted(self) -> Domain:
         """The highlighted domain; the first one before there is a list."""
         domains = self.query(DomainList)
         return domains.first().current if domains and domains.first().domains else all_domains()[0]
 
-    def _ask(self, asking: Asking | None) -> None:
-        self._asking = asking
-        self._show_all()
+    def _ask(self, title: str, what: str, do: Callable[[], None]) -> None:
+        def answered(is_meant: bool | None) -> None:
+            # meanwhile the engine may have ended, or been put to work
+            if is_meant and self._book.task is None and self._book.is_known:
+                do()
+                self._show_all()
+
+        self.app.push_screen(Confirm(title, what), answered)
 
     def _show_all(self) -> None:
         domains = self.query_one(DomainList)
         domains.show()
         self._update("#menu-question", _question(len(domains.domains)))
-        colour = "$warning" if self._asking else "$quiet"
-        self._update("#menu-detail", Content.styled(visible(self._detail()), colour))
+        self._update("#menu-detail", Content.styled(visible(self._detail()), "$quiet"))
         self._show_engine()
         book, bridge = self._book, self._bridge
         is_idle = (book.task is None, book.is_known, bridge.is_loading, bridge.is_down)
-        keys = (self._asking, *is_idle, self._can_stop, book.names(), self._domain.name)
+        keys = (*is_idle, self._can_stop, book.names(), self.highlighted.name)
         if keys != self._shown_keys:  # the footer is composed anew: not on every beat
             self._shown_keys = keys
             self.refresh_bindings()
@@ -227,14 +193,8 @@ class DomainMenu(Screen[Domain | None]):
             static.update(content)
 
     def _detail(self) -> str:
-        name, snapshot = self._domain.name, self._bridge.snapshot
-        if self._asking is None:
-            return profile_words.detail(name, self._book.state(name), is_known=self._book.is_known)
-        if self._asking.deed is Deed.DELETE:
-            return profile_words.ask_delete(self._asking.domain, key_for(self, "menu.back"))
-        tpot_ms = snapshot.timing.tpot_mean_ms if snapshot else None
-        number, no_key = num_prompts(self._asking.domain), key_for(self, "menu.back")
-        return profile_words.ask_build(self._asking.domain, number, tpot_ms, no_key)
+        name = self.highlighted.name
+        return profile_words.detail(name, self._book.state(name), is_known=self._book.is_known)
 
     def _show_engine(self) -> None:
         activity = self.query_one(ActivityLine)

@@ -41,7 +41,7 @@ class HelpScreen(ModalScreen[None]):
     """Closed by any of its keys."""
 
     AUTO_FOCUS = ".sheet"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,f1,q,enter", "dismiss", "Close")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,f1,enter", "dismiss", "Close")]
 
     def __init__(self, key_map: KeyMap) -> None:
         super().__init__()

@@ -14,6 +14,7 @@ from textual.widgets import Input, OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
 from app.sanitise import visible
+from app.screens.confirm import TakesAllKeys
 from app.settings.key_map import key_text
 from app.settings.setting import Kind, Setting, Value
 from engine.errors import ConfigError
@@ -124,8 +125,8 @@ class TextEditor(SettingEditor):
         self._finish(self.query_one(TextArea).text)
 
 
-class KeyEditor(SettingEditor):
-    """Waits for the key that is meant, and takes it when enter confirms it."""
+class KeyEditor(TakesAllKeys, SettingEditor):
+    """Waits for the key that is meant, those of the app too, and takes it when enter confirms it."""
 
     HINT = "press the key · enter saves it · esc keeps"
 

@@ -68,7 +68,14 @@ ACTIONS: tuple[Action, ...] = (
         "app.domain", "f3", "Domain", "begin a chat in a domain; its profile", "Chat", "choose_domain", "Domain", True
     ),
     Action("app.chats", "ctrl+r", "Chats", "every chat: open, search, rename, export", "Chat", "chats", "Chats", True),
-    Action("chat.copy", "ctrl+c", "Copy", "copy what is selected; else stop the answer", "Chat", "copy_text"),
+    Action(
+        "chat.copy",
+        "ctrl+c",
+        "Copy",
+        "copy what is selected; else stop the answer; else clear the prompt",
+        "Chat",
+        "copy_text",
+    ),
     Action("chat.copy_answer", "", "Copy the answer", "copy the last answer, whole", "Chat", "copy_turn"),
     Action("chat.copy_code", "ctrl+y", "Copy code", "copy the last block of code", "Chat", "copy_code", "", True),
     Action("chat.find", "ctrl+f", "Find", "find text in this chat", "Chat", "find", "", True),
@@ -78,6 +85,7 @@ ACTIONS: tuple[Action, ...] = (
     Action(
         "chat.page_down", "pagedown", "Page down", "scroll the transcript down", "Chat", "page(1)", in_palette=False
     ),
+    Action("chat.decide", "f7", "Decide", "to the choices above the prompt", "Chat", "decide", "Choose", True),
     Action("chat.top", "ctrl+home", "To the beginning", "to the beginning of the transcript", "Chat", "to_top"),
     Action("chat.bottom", "end", "Follow the answer", "to the end of the transcript", "Chat", "to_bottom"),
     # The answer
@@ -85,7 +93,7 @@ ACTIONS: tuple[Action, ...] = (
         "chat.stop",
         "escape",
         "Stop",
-        "keep the partial answer; take back a waiting message; stop loading",
+        "back to the prompt; there: stop the answer, take back a waiting message, stop loading",
         "Answer",
         "stop",
         "Stop",
@@ -114,10 +122,10 @@ ACTIONS: tuple[Action, ...] = (
         True,
     ),
     # A turn that has the focus
-    Action("turn.edit", "e", "Edit", "ask the question differently", "A turn in focus", "screen.edit_turn", "Edit"),
+    Action("turn.edit", "alt+e", "Edit", "ask the question differently", "A turn in focus", "screen.edit_turn", "Edit"),
     Action(
         "turn.continue",
-        "c",
+        "alt+c",
         "Continue",
         "go on with what was cut",
         "A turn in focus",
@@ -126,7 +134,7 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "turn.branch",
-        "b",
+        "alt+b",
         "Branch",
         "go on from the turn in a new chat",
         "A turn in focus",
@@ -135,7 +143,7 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "turn.delete",
-        "d",
+        "ctrl+d",
         "Delete",
         "delete the turn, with its question or answer",
         "A turn in focus",
@@ -143,7 +151,13 @@ ACTIONS: tuple[Action, ...] = (
         "Delete",
     ),
     Action(
-        "turn.copy", "y", "Copy the turn", "copy it as it was written", "A turn in focus", "screen.copy_turn", "Copy"
+        "turn.copy",
+        "alt+w",
+        "Copy the turn",
+        "copy it as it was written",
+        "A turn in focus",
+        "screen.copy_turn",
+        "Copy",
     ),
     Action("turn.fold", "enter", "Fold", "show or fold what is long", "A turn in focus", "screen.fold_turn"),
     Action(
@@ -185,17 +199,17 @@ ACTIONS: tuple[Action, ...] = (
             ("events", "the whole log of events"),
         )
     ),
-    Action("panel.maximise", "enter,m", "Maximise", "give it the whole screen", "Panels", "maximise", "Maximise"),
+    Action("panel.maximise", "enter", "Maximise", "give it the whole screen", "Panels", "maximise", "Maximise"),
     Action("panel.up", "up", "Panel before", "to the panel before", "Panels", "step(-1)"),
     Action("panel.down", "down", "Next panel", "to the next panel", "Panels", "step(1)"),
     Action("map.layer", "enter", "Layer", "all about the layer under the cursor", "Panels", "choose", "Layer"),
     Action("map.up", "up", "Layer before", "the cursor to the layer before", "Panels", "move(-1)"),
     Action("map.down", "down", "Next layer", "the cursor to the next layer", "Panels", "move(1)"),
-    Action("view.back", "escape,m,q", "Back", "back to the chat", "Panels", "back", "Back"),
+    Action("view.back", "escape", "Back", "back to the chat", "Panels", "back", "Back"),
     Action("view.previous", "left", "Panel before", "the panel before", "Panels", "turn(-1)", "Before", True),
     Action("view.next", "right", "Next panel", "the next panel", "Panels", "turn(1)", "Next", True),
     Action("view.mode", "f5", "Exact or approximate", "the other mode", "Panels", "toggle_mode", "Mode"),
-    Action("layer.back", "escape,q", "Back", "back to where it was opened", "Panels", "back", "Back"),
+    Action("layer.back", "escape", "Back", "back to where it was opened", "Panels", "back", "Back"),
     Action("layer.previous", "left", "Layer before", "the layer before", "Panels", "turn(-1)", "Before", True),
     Action("layer.next", "right", "Next layer", "the next layer", "Panels", "turn(1)", "Next", True),
     Action(
@@ -226,11 +240,19 @@ ACTIONS: tuple[Action, ...] = (
         "choose",
         "Choose",
     ),
-    Action("menu.build", "b", "Build profile", "build its profile", "Menu of domains", "ask_build", "Build profile"),
     Action(
-        "menu.delete", "d", "Delete profile", "delete its profile", "Menu of domains", "ask_delete", "Delete profile"
+        "menu.build", "ctrl+b", "Build profile", "build its profile", "Menu of domains", "ask_build", "Build profile"
     ),
-    Action("menu.cancel", "c", "Cancel", "stop building a profile", "Menu of domains", "cancel_task", "Cancel"),
+    Action(
+        "menu.delete",
+        "ctrl+d",
+        "Delete profile",
+        "delete its profile",
+        "Menu of domains",
+        "ask_delete",
+        "Delete profile",
+    ),
+    Action("menu.cancel", "ctrl+x", "Cancel", "stop building a profile", "Menu of domains", "cancel_task", "Cancel"),
     Action("menu.back", "escape", "Back", "back to the chat; else stop loading", "Menu of domains", "back", "Back"),
     # The list of chats
     Action("chats.open", "enter", "Open", "open the highlighted chat", "List of chats", "open", "Open"),

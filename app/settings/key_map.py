@@ -13,10 +13,8 @@ from textual.keys import Keys
 from app.settings.actions import ACTIONS, Action, action_named, actions_of
 
 _MODIFIERS = ("ctrl", "shift", "alt", "super", "meta", "hyper")
-_NAMED_KEYS = frozenset(key.value.split("+")[-1] for key in Keys) | {"minus", "plus", "comma", "slash", "full_stop"}
-
-_TYPED_OVER = ("app", "chat", "prompt")
-"""Scopes that are live while the prompt has the focus."""
+_NAMED_CHARACTERS = frozenset(("minus", "plus", "comma", "slash", "full_stop", "space"))
+_NAMED_KEYS = frozenset(key.value.split("+")[-1] for key in Keys) | _NAMED_CHARACTERS
 
 
 def bindings_of(scope: str) -> list[Binding]:
@@ -103,6 +101,11 @@ def is_key(key: str) -> bool:
     return all(modifier in _MODIFIERS for modifier in modifiers) and (name in _NAMED_KEYS or len(name) == 1)
 
 
+def is_text(key: str) -> bool:
+    """Whether a key types a character, which no binding can take."""
+    return len(key) == 1 or key in _NAMED_CHARACTERS
+
+
 def _problem_of(action_id: str, keys: object) -> str:
     """Why one line of the user's key map cannot be followed; empty: it can, as far as other lines do not matter."""
     action = action_named(action_id)
@@ -116,7 +119,7 @@ def _problem_of(action_id: str, keys: object) -> str:
     for key in _split(keys):
         if not is_key(key):
             return f"The key map gives {action_id} the key {key!r}, which does not exist."
-        if len(key) == 1 and action.scope in _TYPED_OVER:
+        if is_text(key):
             return f"The key map gives {action_id} the key {key!r}, which is needed to type; add ctrl+ or alt+."
     return ""
 

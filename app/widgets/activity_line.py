@@ -19,10 +19,12 @@ _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 class ActivityLine(Widget):
     """Starting, loading, reading the prompt, answering, waiting, down; empty when there is nothing to say."""
 
-    def __init__(self, widget_id: str | None = None, *, stop_action: str = "chat.stop") -> None:
-        """`stop_action` is the action that stops what is told here, whose key is named."""
+    def __init__(
+        self, widget_id: str | None = None, *, stop_action: str = "chat.stop", cancel_action: str = "chat.stop"
+    ) -> None:
+        """The keys of these actions are named: `stop_action` stops answering or loading, `cancel_action` building."""
         super().__init__(id=widget_id)
-        self._stop_action = stop_action
+        self._stop_action, self._cancel_action = stop_action, cancel_action
         self._content = Content("")
         self._beat = 0
 
@@ -60,7 +62,7 @@ class ActivityLine(Widget):
         if num_waiting:
             ending = f" · {num_waiting} waiting"
         else:
-            cancels = f" · {key_for(self, self._stop_action)} cancels"
+            cancels = f" · {key_for(self, self._cancel_action)} cancels"
             ending = cancels if task.is_build and not task.is_cancelling else ""
         self._working(profile_words.working(task, ending, self.content_size.width - 2))
 

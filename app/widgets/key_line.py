@@ -3,8 +3,10 @@ them anew whenever the focus changes."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from textual import events
-from textual.binding import Binding
+from textual.binding import ActiveBinding, Binding
 from textual.content import Content
 from textual.screen import Screen
 from textual.widget import Widget
@@ -72,3 +74,13 @@ class KeyLine(Widget):
                 return []
             del fitting[-2]
         return fitting
+
+
+def with_description(active: dict[str, ActiveBinding], binding_id: str, description: str) -> dict[str, ActiveBinding]:
+    """Bindings of a screen, one of them called differently."""
+    return {
+        key: entry._replace(binding=replace(entry.binding, description=description))
+        if entry.binding.id == binding_id
+        else entry
+        for key, entry in active.items()
+    }

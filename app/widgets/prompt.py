@@ -117,22 +117,51 @@ class Prompt(TextArea):
         raise SkipAction
 
     def set_text(self, text: str) -> None:
-        """Replace the text, cursor at the end. A long one shows as a mark."""
-        self.text = self._pasted.shorten(text)
-        self.move_cursor(self.document.end)
+        """Replace the text, cursor at the end. A long one shows as a mark. Undo brings back what stood there."""
+        self._replace_all(self._pasted.shorten(text))
+
+    def give_back(self, text: str) -> None:
+        """Put a text that was not used before what has been typed meanwhile."""
+        draft = self.text
+        if text:
+            self._replace_all(self._pasted.shorten(text) + ("\n" + draft if draft else ""))
 
     def submit(self) -> None:
-        """Send what there is, if anything."""
+        """Send what there is, if anything. What is typed from now on is the next message."""
         text = self.whole_text
-        if text:
-            self.post_message(self.Submitted(text))
-
-    def clear_sent(self, text: str) -> None:
-        """`text` was sent: remember it, and begin anew."""
-        self._history.add(text)
+        if not text:
+            return
+        draft = self._draft if self._place < len(self._history.texts) else ""
+        if not draft:
+            self._pasted = PastedTexts()
         self._place, self._draft = len(self._history.texts), ""
-        self._pasted = PastedTexts()
-        self.text = ""
+        self.text = draft  # what was begun before an earlier text was recalled
+        self.move_cursor(self.document.end)
+        self.post_message(self.Submitted(text))
+
+    def clear_draft(self) -> bool:
+        """Empty the prompt; undo and the history bring the text back. False when it is empty."""
+        texts = [self._pasted.whole(text).strip() for text in (self._draft, self.text)]
+        if not self.whole_text:
+            return False
+        self._place, self._draft = len(self._history.texts), ""
+        for text in filter(None, texts):
+            self.remember(text)
+        self._replace_all("")
+        return True
+
+    def remember(self, text: str) -> None:
+        """Keep a text where the up key finds it."""
+        was_at_end = self._place >= len(self._history.texts)
+        self._history.add(text)
+        if was_at_end:
+            self._place = len(self._history.texts)
+
+    def _replace_all(self, text: str) -> None:
+        self.history.checkpoint()
+        self.replace(text, self.document.start, self.document.end)
+        self.history.checkpoint()
+        self.move_cursor(self.document.end)
 
     def _walk(self, step: int) -> bool:
         """Show an earlier or later text that was sent; False when there is none that way."""
@@ -140,12 +169,14 @@ class Prompt(TextArea):
         place = self._place + step
         if not 0 <= place <= len(texts):
             return False
+        shown = self._pasted.whole(self.text)
         if self._place == len(texts):
             self._draft = self.text
+        elif shown.strip() and shown != texts[self._place]:
+            self._history.add(shown)  # an earlier text that was changed and not sent
         self._place = place
         if place == len(texts):
-            self.text = self._draft
-            self.move_cursor(self.document.end)
+            self._replace_all(self._draft)
         else:
             self.set_text(texts[place])
         return True

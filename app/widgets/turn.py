@@ -8,12 +8,10 @@ from typing import Any, ClassVar
 
 from rich.style import Style
 from rich.text import Text
-from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Static
 
@@ -39,17 +37,10 @@ QUESTION, THINKING, ANSWER = "question", "thinking", "answer"
 
 
 class TurnWidget(Widget, can_focus=True):
-    """A turn that can have the focus. Keys that mean nothing to it are typed into the prompt."""
+    """A turn that can have the focus."""
 
     FOCUS_ON_CLICK = False
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_of("turn")]
-
-    class Typed(Message):
-        """The user types while a turn has the focus."""
-
-        def __init__(self, character: str) -> None:
-            super().__init__()
-            self.character = character
 
     exchange: Exchange
 
@@ -57,11 +48,6 @@ class TurnWidget(Widget, can_focus=True):
         """A click takes the focus; selecting with the mouse does not."""
         if not self.screen.get_selected_text():
             self.focus(scroll_visible=False)
-
-    def on_key(self, event: events.Key) -> None:
-        if event.is_printable and event.character and event.key not in self.screen.active_bindings:
-            event.stop()
-            self.post_message(self.Typed(event.character))
 
     def show_left_out(self) -> None:
         """Whether the model still sees the turn."""

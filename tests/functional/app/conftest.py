@@ -61,7 +61,7 @@ class Stage:
 
     async def open_chat(self) -> None:
         """Choose a domain that has a system prompt."""
-        await self.pilot.press("2")
+        await self.pilot.press("alt+2")
         await self.until(lambda: isinstance(self.app.screen, ChatScreen) and self.app.screen.query("#prompt"))
 
     async def ask(self, text: str) -> None:

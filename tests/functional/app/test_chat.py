@@ -42,7 +42,7 @@ async def test_the_whole_menu_fits_into_a_small_terminal(stage: Stage) -> None:
 
 
 async def test_a_domain_can_be_chosen_by_number_and_by_mouse(stage: Stage) -> None:
-    await stage.pilot.press("3")
+    await stage.pilot.press("alt+3")
     await stage.see("moe-chat · Competition")
     await stage.pilot.press("f3")
     await stage.until(lambda: isinstance(stage.app.screen, DomainMenu))

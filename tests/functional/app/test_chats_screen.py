@@ -18,6 +18,7 @@ from app.keeping.recorder import Recorder
 from app.keeping.records import ASSISTANT, USER, ChatPlace, ChatRecord, TurnRecord
 from app.keeping.store import ChatStore
 from app.screens.chats import ChatsScreen
+from app.screens.confirm import Confirm
 from app.themes import DARK, load_themes
 from app.widgets.chat_list import ChatList
 from tests.functional.app.conftest import Stage
@@ -142,13 +143,38 @@ async def test_rename(shelf: Shelf) -> None:
 
 
 async def test_delete_asks_first(shelf: Shelf) -> None:
-    await shelf.pilot.press("ctrl+d")
-    await shelf.until(lambda: "Delete “about pears”, 2 turns?" in shelf.note)
-    await shelf.pilot.press("escape", "ctrl+d", "n")
+    for key in ("escape", "n", "enter", "down", "ctrl+e"):
+        await shelf.pilot.press("ctrl+d")
+        await shelf.until(lambda: isinstance(shelf.screen, Confirm))
+        await shelf.pilot.press(key)
+        await shelf.until(lambda: isinstance(shelf.screen, ChatsScreen))
+        await shelf.pilot.press("y", "backspace")
     assert shelf.store.num_chats() == 2
-    await shelf.pilot.press("y")
+    await shelf.pilot.press("ctrl+d", "y")
+    await shelf.until(lambda: isinstance(shelf.screen, ChatsScreen))
     await shelf.until(lambda: shelf.titles == ["about apples"])
     assert shelf.store.num_chats() == 1
+
+
+@pytest.mark.parametrize("key", ["ctrl+e", "ctrl+s"])
+async def test_a_line_is_about_the_chat_it_was_asked_for(shelf: Shelf, key: str) -> None:
+    await shelf.pilot.press(key)
+    shelf.screen.query_one(ChatList).highlighted = 1
+    line = shelf.screen.query_one(Input)
+    line.value = "pears.md"
+    await shelf.pilot.press("enter")
+    if key == "ctrl+e":
+        await shelf.until(lambda: shelf.titles == ["pears.md", "about apples"])
+    else:
+        await shelf.until(lambda: "Written to" in shelf.note)
+        assert "The colour is green" in (shelf.folder / "pears.md").read_text()
+
+
+async def test_a_click_while_a_name_is_typed_opens_nothing(shelf: Shelf) -> None:
+    await shelf.pilot.press("ctrl+e")
+    await shelf.pilot.click(ChatList, offset=(5, 2))
+    await shelf.pilot.pause()
+    assert shelf.chosen == _NOTHING_YET
 
 
 async def test_versions_of_a_chat_are_one_entry_and_go_together(shelf: Shelf) -> None:
@@ -172,7 +198,7 @@ async def test_the_open_chat_is_not_deleted(shelf: Shelf) -> None:
     shelf.choose()
     await shelf.until(lambda: shelf.screen.query(ChatList) and shelf.titles)
     assert shelf.titles[0] == "about pears · open now"
-    await shelf.pilot.press("ctrl+d", "y")
+    await shelf.pilot.press("ctrl+d")
     assert "This chat is open" in shelf.note
     assert shelf.store.num_chats() == 2
 
@@ -200,7 +226,7 @@ async def test_import(shelf: Shelf) -> None:
     await shelf.pilot.press("enter")
     await shelf.until(lambda: "Written to" in shelf.note)
     await shelf.pilot.press("ctrl+d", "y")
-    await shelf.until(lambda: shelf.titles == ["about apples"])
+    await shelf.until(lambda: isinstance(shelf.screen, ChatsScreen) and shelf.titles == ["about apples"])
     await shelf.pilot.press("ctrl+o")
     shelf.screen.query_one(Input).value = "out.json"
     await shelf.pilot.press("enter")

@@ -52,7 +52,7 @@ def check_the_first_start(app: Terminal) -> None:
     app.send(ENTER)
     app.see("What is this chat about?")
     app.see("is ready")
-    app.send("6")
+    app.send(ESCAPE + "6")  # alt+6
     app.see("Writing", "Type a message")
 
 

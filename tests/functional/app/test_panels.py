@@ -88,7 +88,7 @@ async def test_panels_are_walked_and_maximised_by_keys(stage: Stage) -> None:
     await stage.see("panel 4 of 7")
     await stage.pilot.press("left", "left", "left", "left")
     await stage.see("panel 7 of 7")
-    await stage.pilot.press("m")
+    await stage.pilot.press("escape")
     await stage.until(lambda: isinstance(stage.app.screen, ChatScreen))
     await stage.pilot.press("f6")
     await stage.until(lambda: stage.chat.focused is stage.chat.query_one(Prompt))

@@ -86,7 +86,7 @@ def decode(app: Terminal) -> None:
 
 def chat(app: Terminal) -> None:
     app.see("is ready")
-    app.send("1")
+    app.send(ENTER)
     app.see("Type a message")
 
 
@@ -168,7 +168,7 @@ def test_a_killed_app_takes_its_engine_along_and_keeps_the_chat(open_app: Open, 
 def test_suspended_and_resumed(open_app: Open, started_by: str) -> None:
     shell = open_app(shell=True, started_by=started_by)
     shell.see("is ready")
-    shell.send("1")
+    shell.send(ENTER)
     shell.see("Type a message")
     shell.send(CTRL_Z)
     shell.see("Stopped")

@@ -26,7 +26,7 @@ def set_domains(stage: Stage) -> list[str]:
 async def begin_building(stage: Stage) -> int:
     """Build the profile of Maths from the menu; returns the request."""
     await stage.see("no profile yet")
-    await stage.pilot.press("down", "b")
+    await stage.pilot.press("down", "ctrl+b")
     await stage.see("Build a profile of Maths?")
     await stage.pilot.press("y")
     await stage.until(lambda: stage.engine.building(), "the engine was not told to build")
@@ -50,7 +50,7 @@ class TestSlowEngine:
     async def test_a_dash_until_the_profiles_are_known(self, stage: Stage) -> None:
         await stage.see("–")
         await stage.see("listed once the engine is ready")
-        await stage.pilot.press("b", "y", "d", "y")
+        await stage.pilot.press("ctrl+b", "ctrl+d", "ctrl+x")
         assert [type(command).__name__ for command in stage.engine.sent] == ["Load"]
         stage.engine.profiles = (MATHS, DAMAGED)
         stage.engine.become_ready()
@@ -92,7 +92,7 @@ async def test_without_a_profile_nothing_is_said(stage: Stage) -> None:
 
 async def test_f3_in_mid_chat_sets_the_domain_between_answers(stage: Stage) -> None:
     stage.engine.profiles = (MATHS,)
-    await stage.pilot.press("1")
+    await stage.pilot.press("alt+1")
     await stage.until(lambda: isinstance(stage.app.screen, ChatScreen) and stage.app.screen.query("#prompt"))
     request = await stage.ask_ready("hello")
     stage.engine.begin_answer("Half", 1)
@@ -124,17 +124,19 @@ async def test_a_profile_that_cannot_be_used_ends_no_answer(stage: Stage) -> Non
 
 async def test_building_asks_shows_progress_and_ends_in_the_menu(stage: Stage) -> None:
     await stage.see("no profile yet")
-    await stage.pilot.press("down", "b")
+    await stage.pilot.press("down", "ctrl+b")
     await stage.see(f"{num_prompts('maths')} prompts are answered, up to 48 tokens each")
     await stage.pilot.press("escape")
     await stage.until(lambda: "Build a profile" not in stage.shown())
     assert stage.engine.building() == []
     assert isinstance(stage.app.screen, DomainMenu)
-    await stage.pilot.press("b")
+    await stage.pilot.press("ctrl+b")
     await stage.see("Build a profile of Maths?")
     await stage.pilot.press("up")
-    await stage.until(lambda: "Build a profile" not in stage.shown(), "another domain does not take the question back")
-    await stage.pilot.press("down", "b", "enter", "y")
+    await stage.until(lambda: isinstance(stage.app.screen, DomainMenu), "another key does not take the question back")
+    await stage.pilot.press("ctrl+b")
+    await stage.see("Build a profile of Maths?")
+    await stage.pilot.press("y")
     await stage.until(lambda: stage.engine.building())
     (command,) = stage.engine.building()
     assert (command.domain, command.num_new_tok, command.prompts_path) == ("maths", 48, None)
@@ -143,8 +145,8 @@ async def test_building_asks_shows_progress_and_ends_in_the_menu(stage: Stage) -
     await stage.see("0 of 40 prompts")
     stage.engine.tell(TaskProgress(command.request_id, "recording", 12, 40))
     await stage.see("12 of 40 prompts")
-    await stage.see("s left · esc cancels")
-    await stage.pilot.press("b")
+    await stage.see("s left · ctrl+x cancels")
+    await stage.pilot.press("ctrl+b")
     stage.engine.tell(TaskProgress(command.request_id, "replaying", 0, 1))
     await stage.see("profile of Maths: replaying")
     await end_building(stage, command.request_id)
@@ -152,10 +154,14 @@ async def test_building_asks_shows_progress_and_ends_in_the_menu(stage: Stage) -
     assert len(stage.engine.building()) == 1
 
 
-@pytest.mark.parametrize("key", ["escape", "c"])
-async def test_building_can_be_cancelled(stage: Stage, key: str) -> None:
+@pytest.mark.parametrize("key", ["escape", "ctrl+x"])
+async def test_building_is_cancelled_once_confirmed(stage: Stage, key: str) -> None:
     request = await begin_building(stage)
-    await stage.pilot.press(key)
+    for answer in ("escape", "y"):
+        await stage.pilot.press(key)
+        await stage.see("Stop building the profile of Maths?")
+        assert Cancel(request) not in stage.engine.sent
+        await stage.pilot.press(answer)
     await stage.until(lambda: Cancel(request) in stage.engine.sent)
     await stage.see("stopping the profile of Maths")
     stage.engine.tell(Failed(request, "Stopped", "It was stopped.", "", is_fatal=False))
@@ -166,7 +172,7 @@ async def test_building_can_be_cancelled(stage: Stage, key: str) -> None:
 
 async def test_a_question_waits_while_a_profile_is_built(stage: Stage) -> None:
     request = await begin_building(stage)
-    await stage.pilot.press("2")
+    await stage.pilot.press("alt+2")
     await stage.until(lambda: isinstance(stage.app.screen, ChatScreen) and stage.app.screen.query("#prompt"))
     stage.engine.tell(TaskProgress(request, "recording", 3, 40))
     await stage.see("3 of 40 prompts")
@@ -180,15 +186,17 @@ async def test_a_question_waits_while_a_profile_is_built(stage: Stage) -> None:
     assert set_domains(stage) == ["maths", "maths"], "the new profile does not warm the chat's own domain"
 
 
-async def test_esc_in_the_chat_takes_back_a_question_then_cancels_building(stage: Stage) -> None:
+async def test_esc_in_the_chat_takes_back_a_question_then_asks_about_building(stage: Stage) -> None:
     request = await begin_building(stage)
     await stage.open_chat()
     await stage.ask("two")
     await stage.see("1 waiting")
     await stage.pilot.press("escape")
     await stage.until(lambda: stage.chat.query_one(Prompt).text == "two")
-    assert Cancel(request) not in stage.engine.sent
     await stage.pilot.press("escape")
+    await stage.see("Stop building the profile of Maths?")
+    assert Cancel(request) not in stage.engine.sent
+    await stage.pilot.press("y")
     await stage.until(lambda: Cancel(request) in stage.engine.sent)
 
 
@@ -213,11 +221,13 @@ async def test_the_engine_dies_while_building_and_comes_back(stage: Stage) -> No
 async def test_deleting_asks_first(stage: Stage) -> None:
     stage.engine.has_profiles(MATHS)
     await stage.see("expected hit rate 88 %")
-    await stage.pilot.press("d")
+    await stage.pilot.press("ctrl+d")
     assert "Delete" not in stage.shown().replace("Delete profile", ""), "General has none to delete"
-    await stage.pilot.press("down", "d")
+    await stage.pilot.press("down", "ctrl+d")
     await stage.see("Delete the profile of Maths?")
-    await stage.pilot.press("escape", "d", "y")
+    await stage.pilot.press("escape", "ctrl+d")
+    await stage.see("Delete the profile of Maths?")
+    await stage.pilot.press("y")
     await stage.until(lambda: isinstance(stage.engine.sent[-1], DeleteProfile))
     deletion = stage.engine.sent[-1]
     assert isinstance(deletion, DeleteProfile)
@@ -233,7 +243,7 @@ async def test_a_profile_of_the_users_own_is_a_domain_of_its_own(stage: Stage) -
     await stage.see("my-tickets")
     await stage.see("expected hit rate 70 %, 12 prompts")
     await stage.see("1 to 8")
-    await stage.pilot.press("8")
+    await stage.pilot.press("alt+8")
     await stage.see("moe-chat · my-tickets")
     await stage.see("cache warmed for my-tickets")
     await stage.ask_ready("hello")
@@ -246,9 +256,10 @@ async def test_the_menu_fits_a_small_terminal(stage: Stage) -> None:
     await stage.see("88 %, 40 prompts")
     await stage.see("profile unusable")
     await stage.see("1 to 7")
-    await stage.pilot.press("down", "b")
-    await stage.see("y builds, esc does not")
     await stage.see("is ready")
+    await stage.pilot.press("down", "ctrl+b")
+    await stage.see("y: yes · any other key: no")
+    await stage.pilot.press("escape")
     await stage.pilot.resize_terminal(120, 40)
     await stage.see("expected hit rate 88 %, 40 prompts")
 

@@ -10,7 +10,6 @@ from textual.widgets import Input
 
 from app.keeping.records import ASSISTANT, PARTIAL, USER, ChatRecord, TurnRecord
 from app.keeping.store import ChatStore
-from app.screens.chat_choices import ContextChoice
 from app.screens.chats import ChatsScreen
 from app.widgets.find_bar import FindBar
 from app.widgets.finished_answer import FinishedAnswer
@@ -159,9 +158,8 @@ async def test_what_does_not_fit_is_left_out_only_when_that_is_chosen(stage: Sta
     stage.engine.tell(
         Failed(request, "The context is full", "It does not fit.", "Choose.", is_fatal=False, kind="context_full")
     )
-    await stage.until(lambda: isinstance(stage.app.screen, ContextChoice))
     await stage.see("Leave out the oldest turns")
-    await stage.pilot.press("enter")
+    await stage.pilot.press("f7", "enter")
     await stage.until(lambda: len(stage.engine.submitted()) == 3)
     submit = stage.engine.submitted()[-1]
     assert submit.trims_oldest
@@ -179,9 +177,8 @@ async def test_an_answer_cut_by_the_end_of_the_context_can_go_on(stage: Stage) -
     await talk(stage, ("one", "First answer."))
     request = await stage.ask_ready("two")
     stage.engine.end_answer(request, "It is cut", 3, CONTEXT_FULL)
-    await stage.until(lambda: isinstance(stage.app.screen, ContextChoice))
     await stage.see("The answer was cut")
-    await stage.pilot.press("enter")
+    await stage.pilot.press("f7", "enter")
     await stage.until(lambda: len(stage.engine.submitted()) == 3)
     submit = stage.engine.submitted()[-1]
     assert (submit.continues, submit.trims_oldest) == (True, True)
@@ -191,10 +188,9 @@ async def test_a_new_chat_takes_the_unanswered_question_along(stage: Stage) -> N
     await stage.open_chat()
     request = await stage.ask_ready("much")
     stage.engine.tell(Failed(request, "Full", "No.", "", is_fatal=False, kind="context_full"))
-    await stage.until(lambda: isinstance(stage.app.screen, ContextChoice))
-    await stage.see("There is no older turn")
-    await stage.pilot.press("enter")
-    await stage.until(lambda: stage.chat.query_one(Prompt).text == "much")
+    await stage.see("there is no older turn")
+    await stage.pilot.press("x", "f7", "enter")
+    await stage.until(lambda: stage.chat.query_one(Prompt).text == "much\nx")
     assert stage.chat.flow.conversation.exchanges == []
 
 

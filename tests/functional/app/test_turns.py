@@ -9,7 +9,8 @@ import pytest
 from app.keeping import chat_import
 from app.keeping.records import STOPPED, TurnRecord
 from app.keeping.store import ChatStore
-from app.screens.chat_choices import Confirm, EditQuestion
+from app.screens.chat_choices import EditQuestion
+from app.screens.confirm import Confirm
 from app.settings import setting_words
 from app.widgets.prompt import Prompt
 from app.widgets.turn import AnswerTurn, QuestionTurn
@@ -87,7 +88,7 @@ async def test_a_question_is_asked_differently_and_the_earlier_one_kept(stage: S
     await talk(stage, ("first", "First answer."), ("second", "Second answer."))
     await stage.pilot.press("alt+up", "alt+up", "alt+up", "alt+up")
     await stage.until(lambda: isinstance(stage.app.focused, QuestionTurn))
-    await stage.pilot.press("e")
+    await stage.pilot.press("alt+e")
     await stage.until(lambda: isinstance(stage.app.screen, EditQuestion))
     await stage.pilot.press("e", "r", "enter")
     await stage.until(lambda: len(stage.engine.submitted()) == 3)
@@ -105,7 +106,7 @@ async def test_a_question_is_asked_differently_and_the_earlier_one_kept(stage: S
 async def test_a_stopped_answer_is_continued_without_a_break(stage: Stage) -> None:
     await stage.open_chat()
     await talk(stage, ("story", "Once upon"), reason=CANCELLED)
-    await stage.pilot.press("alt+up", "c")
+    await stage.pilot.press("alt+up", "alt+c")
     await stage.until(lambda: len(stage.engine.submitted()) == 2)
     submit = stage.engine.submitted()[1]
     assert submit.continues
@@ -125,7 +126,7 @@ async def test_a_stopped_answer_is_continued_without_a_break(stage: Stage) -> No
 async def test_a_complete_answer_has_nothing_to_continue(stage: Stage) -> None:
     await stage.open_chat()
     await talk(stage, ("one", "Whole."))
-    await stage.pilot.press("alt+up", "c")
+    await stage.pilot.press("alt+up", "alt+c")
     await stage.see("nothing to continue")
     assert len(stage.engine.submitted()) == 1
 
@@ -133,19 +134,19 @@ async def test_a_complete_answer_has_nothing_to_continue(stage: Stage) -> None:
 async def test_an_answer_cut_at_the_token_limit_can_be_continued(stage: Stage) -> None:
     await stage.open_chat()
     await talk(stage, ("one", "It goes on"), reason=LENGTH)
-    await stage.pilot.press("alt+up", "c")
+    await stage.pilot.press("alt+up", "alt+c")
     await stage.until(lambda: stage.engine.submitted()[-1].continues)
 
 
 async def test_a_turn_is_deleted_once_confirmed(stage: Stage) -> None:
     await stage.open_chat()
     await talk(stage, ("one", "First answer."), ("two", "Second answer."))
-    await stage.pilot.press("alt+up", "alt+up", "alt+up", "d")
+    await stage.pilot.press("alt+up", "alt+up", "alt+up", "ctrl+d")
     await stage.until(lambda: isinstance(stage.app.screen, Confirm))
     await stage.pilot.press("escape")
     await stage.until(lambda: not isinstance(stage.app.screen, Confirm))
     assert len(kept(stage)[0]) == 4
-    await stage.pilot.press("d")
+    await stage.pilot.press("ctrl+d")
     await stage.until(lambda: isinstance(stage.app.screen, Confirm))
     await stage.pilot.press("y")
     await stage.until(lambda: "First answer." not in stage.shown())
@@ -163,7 +164,7 @@ async def test_a_turn_is_deleted_once_confirmed(stage: Stage) -> None:
 async def test_a_branch_goes_on_from_an_earlier_turn(stage: Stage) -> None:
     await stage.open_chat()
     await talk(stage, ("one", "First answer."), ("two", "Second answer."))
-    await stage.pilot.press("alt+up", "alt+up", "alt+up", "b")
+    await stage.pilot.press("alt+up", "alt+up", "alt+up", "alt+b")
     await stage.until(lambda: "Second answer." not in stage.shown())
     await stage.see("First answer.")
     await stage.ask_ready("other")
@@ -196,7 +197,7 @@ async def test_the_key_line_tells_what_can_be_done_to_a_turn(stage: Stage) -> No
     assert "esc Stop" in last_line
     assert "f1 Help" in last_line
     await stage.pilot.press("alt+up")
-    await stage.see("e Edit  c Continue  b Branch  d Delete  y Copy")
+    await stage.see("alt+e Edit  alt+c Continue  alt+b Branch  ^d Delete  alt+w Copy")
     await stage.pilot.resize_terminal(80, 24)
     await stage.until(lambda: stage.shown().splitlines()[-1].rstrip().endswith("f1 Help"))
     await stage.pilot.click("KeyLine", offset=(2, 0))
@@ -213,7 +214,7 @@ async def test_copying_says_how_much_and_where_to(stage: Stage, monkeypatch: pyt
     monkeypatch.setattr("app.talk.clipboard.copy_by_program", program)
     await stage.open_chat()
     await talk(stage, ("one", "Look:\n\n```python\nx = [1]\n\ny = 2\n```\n\nThat is *all*."))
-    await stage.pilot.press("alt+up", "y")
+    await stage.pilot.press("alt+up", "alt+w")
     await stage.see("with wl-copy")
     assert taken == ["Look:\n\n```python\nx = [1]\n\ny = 2\n```\n\nThat is *all*."]
     await stage.pilot.press("ctrl+y")
@@ -282,7 +283,7 @@ async def test_under_approx_nothing_is_computed_anew(stage: Stage) -> None:
     assert not stage.engine.submitted()[1].recomputes
 
 
-@pytest.mark.parametrize("saved_settings", ['[keys]\n"chat.regenerate" = "alt+r"\n"turn.later" = "n"\n'])
+@pytest.mark.parametrize("saved_settings", ['[keys]\n"chat.regenerate" = "alt+r"\n"turn.later" = "alt+n"\n'])
 async def test_what_is_told_names_the_users_own_keys(stage: Stage) -> None:
     await stage.open_chat()
     request = await stage.ask_ready("one")
@@ -291,7 +292,7 @@ async def test_what_is_told_names_the_users_own_keys(stage: Stage) -> None:
     await stage.pilot.press("alt+r")
     await stage.until(lambda: len(stage.engine.submitted()) == 2)
     stage.engine.end_answer(stage.engine.submitted()[1].request_id, "Exactly.", 1)
-    await stage.see("left and n show the others")
+    await stage.see("left and alt+n show the others")
     row = next(row for row in setting_words.ALL_ROWS if row.key == "keys.turn.later")
     stage.app._change(row, None)
     await stage.see("left and right show the others")

@@ -13,7 +13,7 @@ from app.screens.chats import ChatsScreen
 from app.screens.domain_menu import DomainMenu
 from app.screens.settings import SettingsScreen
 from app.settings.actions import ACTIONS, GROUPS, action_named, actions_of
-from app.settings.key_map import KeyMap, bindings_of, is_key
+from app.settings.key_map import KeyMap, bindings_of, is_key, is_text
 
 
 def keys_of(key_map: KeyMap, action_id: str) -> tuple[str, ...]:
@@ -29,6 +29,7 @@ def test_the_table_is_whole() -> None:
         assert action.keys or action.in_palette, action.id
         assert action.meaning
         assert all(is_key(key) for key in KeyMap().keys_of(action)), action.id
+        assert not action.call or not any(is_text(key) for key in KeyMap().keys_of(action)), action.id
 
 
 @pytest.mark.parametrize(
@@ -79,6 +80,8 @@ def test_two_actions_can_swap_their_keys() -> None:
         ({"chat.mode": "ctrl+nosuch"}, "does not exist"),
         ({"chat.mode": ""}, "no key"),
         ({"chat.mode": "m"}, "needed to type"),
+        ({"turn.delete": "d"}, "needed to type"),
+        ({"menu.build": "minus"}, "needed to type"),
         ({"chat.mode": "f4"}, "cannot be both chat.mode and chat.panels"),
         ({"chat.mode": "f1"}, "cannot be both chat.mode and app.help"),
         ({"app.help": "f4"}, "cannot be both app.help and chat.panels"),

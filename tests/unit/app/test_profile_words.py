@@ -45,8 +45,8 @@ def test_states(state: ProfileState | None, is_known: bool, is_short: bool, text
 
 
 def test_the_question_says_about_how_long() -> None:
-    assert "at most 3 min at the present speed" in profile_words.ask_build("maths", 40, 100.0)
-    assert "usually some minutes" in profile_words.ask_build("maths", 40, None)
+    assert "at most 3 min at the present speed" in profile_words.about_building(40, 100.0)
+    assert "usually some minutes" in profile_words.about_building(40, None)
 
 
 def test_warming() -> None:
