@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
+from functools import partial
 
 from app.screens.chat_actions import ChatActions
 from app.talk.find import pattern_of, pattern_of_any
@@ -29,7 +30,7 @@ class ChatFind(ChatActions):
         self.query_one(FindBar).open()
 
     def on_find_bar_changed(self, message: FindBar.Changed) -> None:
-        self.run_worker(self._find(message.query), group="find", exclusive=True)
+        self.run_worker(partial(self._find, message.query), group="find", exclusive=True)
 
     async def on_find_bar_stepped(self, message: FindBar.Stepped) -> None:
         if self._matches:

@@ -215,7 +215,7 @@ async def test_an_answer_whose_writer_died_is_marked_and_can_be_continued(stage:
     await stage.see("Half an ans")
     await stage.see("interrupted: the app ended")
     await stage.see("moe-chat · Code")
-    await stage.pilot.press("alt+up", "c")
+    await stage.pilot.press("alt+up", "alt+c")
     await stage.until(lambda: stage.engine.submitted() and stage.engine.submitted()[0].continues)
 
 
