@@ -49,8 +49,8 @@ def engine_type() -> type[FakeEngine]:
 class Session:
     """Presses random keys, and knows which words must not be lost."""
 
-    def __init__(self, stage: Stage, seed: int) -> None:
-        self._stage, self._chance = stage, random.Random(seed)
+    def __init__(self, stage: Stage, history: Path, seed: int) -> None:
+        self._stage, self._history, self._chance = stage, history, random.Random(seed)
         self._num_words = 0
         self.words: set[str] = set()
         """Typed into the prompt or another wording of a question, and in no turn whose deletion was confirmed."""
@@ -76,15 +76,21 @@ class Session:
         else:
             for character in word:
                 app.post_message(events.Key("space" if character == " " else character, character))
-        await self._stage.until(lambda: word.strip() in self._field_text(), f"{self.log}: not in a text field")
+        await self._stage.until(lambda: word.strip() in self._now(), f"{self.log}: not in a text field")
         if isinstance(app.focused, TextArea):
             self.words.add(word.strip())
 
-    def _field_text(self) -> str:
+    def _now(self) -> str:
+        """What the focused field holds, and what a ctrl+c that was handled late has cleared."""
         focused = self._stage.app.focused
+        recalled = self._recalled()
         if isinstance(focused, Prompt):
-            return focused.whole_text
+            return f"{focused.whole_text} {recalled}"
         return focused.text if isinstance(focused, TextArea) else focused.value if isinstance(focused, Input) else ""
+
+    def _recalled(self) -> str:
+        lines = self._history.read_text().splitlines() if self._history.exists() else []
+        return " ".join(json.loads(line) for line in lines)
 
     async def _press(self, key: str) -> None:
         self.log.append(key)
@@ -110,7 +116,7 @@ class Session:
         reader.close()
         return kept
 
-    async def everything_left(self, history: Path) -> str:
+    async def everything_left(self) -> str:
         """All text that is sent, stands in the prompt, or can be brought back."""
         pilot = self._stage.pilot
         for _ in range(12):
@@ -128,8 +134,7 @@ class Session:
         for _ in range(_MAX_UNDONE):
             prompt.undo()
             texts.append(prompt.whole_text)
-        lines = history.read_text().splitlines() if history.exists() else []
-        return " ".join([*texts, *self._kept().values(), *(json.loads(line) for line in lines)])
+        return " ".join([*texts, *self._kept().values(), self._recalled()])
 
 
 async def _play(stage: Stage, tmp_path: Path, seed: int, num_steps: int) -> None:
@@ -140,10 +145,10 @@ async def _play(stage: Stage, tmp_path: Path, seed: int, num_steps: int) -> None
         store.save_whole(chat, turns)
     store.close()
     await stage.open_chat()
-    session = Session(stage, seed)
+    session = Session(stage, tmp_path / "data" / "prompts.jsonl", seed)
     for _ in range(num_steps):
         await session.step()
-    left = await session.everything_left(tmp_path / "data" / "prompts.jsonl")
+    left = await session.everything_left()
     lost = {word for word in session.words if word not in left}
     assert not lost, f"{session.log} lost {lost}"
 
