@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
-from functools import partial
+
+from textual import work
 
 from app.screens.chat_actions import ChatActions
 from app.talk.find import pattern_of, pattern_of_any
@@ -30,7 +31,7 @@ class ChatFind(ChatActions):
         self.query_one(FindBar).open()
 
     def on_find_bar_changed(self, message: FindBar.Changed) -> None:
-        self.run_worker(partial(self._find, message.query), group="find", exclusive=True)
+        self._find(message.query)
 
     async def on_find_bar_stepped(self, message: FindBar.Stepped) -> None:
         if self._matches:
@@ -60,6 +61,7 @@ class ChatFind(ChatActions):
         self.transcript.mark(pattern)
         await self._show_match()
 
+    @work(group="find", exclusive=True)
     async def _find(self, query: str) -> None:
         pattern = pattern_of(query)
         matches = await self._matches_of(pattern)

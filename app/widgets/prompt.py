@@ -116,6 +116,19 @@ class Prompt(TextArea):
         """The prompt is short: paging is the transcript's."""
         raise SkipAction
 
+    def undo(self) -> None:
+        """Take back the last edits. The text may get shorter: the base class then looks for the cursor behind its end
+        when the scrollbar goes."""
+        if self.history.undo_stack:
+            self.move_cursor(self.document.start)
+        super().undo()
+
+    def redo(self) -> None:
+        """Make them again."""
+        if self.history.redo_stack:
+            self.move_cursor(self.document.start)
+        super().redo()
+
     def set_text(self, text: str) -> None:
         """Replace the text, cursor at the end. A long one shows as a mark. Undo brings back what stood there."""
         self._replace_all(self._pasted.shorten(text))

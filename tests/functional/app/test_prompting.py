@@ -174,3 +174,14 @@ async def test_what_was_typed_is_taken_back_and_typed_again(stage: Stage) -> Non
     assert prompt.text == "one "
     await stage.pilot.press("alt+z")
     assert prompt.text == "one two"
+
+
+async def test_taking_back_many_lines_keeps_the_cursor_in_the_text(stage: Stage) -> None:
+    await stage.open_chat()
+    prompt = stage.chat.query_one(Prompt)
+    prompt.set_text("\n".join(str(number) for number in range(18)))
+    await stage.pilot.pause()
+    await stage.pilot.press("alt+z")
+    assert (prompt.text, prompt.cursor_location) == ("", (0, 0))
+    await stage.pilot.press("alt+y")
+    assert prompt.text.count("\n") == 17
