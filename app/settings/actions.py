@@ -68,14 +68,7 @@ ACTIONS: tuple[Action, ...] = (
         "app.domain", "f3", "Domain", "begin a chat in a domain; its profile", "Chat", "choose_domain", "Domain", True
     ),
     Action("app.chats", "ctrl+r", "Chats", "every chat: open, search, rename, export", "Chat", "chats", "Chats", True),
-    Action(
-        "chat.copy",
-        "ctrl+c",
-        "Copy",
-        "copy what is selected; else stop the answer; else clear the prompt",
-        "Chat",
-        "copy_text",
-    ),
+    Action("chat.copy", "ctrl+c", "Copy", "copy the selection; else stop; else clear the prompt", "Chat", "copy_text"),
     Action("chat.copy_answer", "", "Copy the answer", "copy the last answer, whole", "Chat", "copy_turn"),
     Action("chat.copy_code", "ctrl+y", "Copy code", "copy the last block of code", "Chat", "copy_code", "", True),
     Action("chat.find", "ctrl+f", "Find", "find text in this chat", "Chat", "find", "", True),
@@ -150,15 +143,7 @@ ACTIONS: tuple[Action, ...] = (
         "screen.delete_turn",
         "Delete",
     ),
-    Action(
-        "turn.copy",
-        "alt+w",
-        "Copy the turn",
-        "copy it as it was written",
-        "A turn in focus",
-        "screen.copy_turn",
-        "Copy",
-    ),
+    Action("turn.copy", "alt+w", "Copy the turn", "copy it as written", "A turn in focus", "screen.copy_turn", "Copy"),
     Action("turn.fold", "enter", "Fold", "show or fold what is long", "A turn in focus", "screen.fold_turn"),
     Action(
         "turn.earlier",
@@ -244,13 +229,7 @@ ACTIONS: tuple[Action, ...] = (
         "menu.build", "ctrl+b", "Build profile", "build its profile", "Menu of domains", "ask_build", "Build profile"
     ),
     Action(
-        "menu.delete",
-        "ctrl+d",
-        "Delete profile",
-        "delete its profile",
-        "Menu of domains",
-        "ask_delete",
-        "Delete profile",
+        "menu.delete", "ctrl+d", "Delete profile", "delete its file", "Menu of domains", "ask_delete", "Delete profile"
     ),
     Action("menu.cancel", "ctrl+x", "Cancel", "stop building a profile", "Menu of domains", "cancel_task", "Cancel"),
     Action("menu.back", "escape", "Back", "back to the chat; else stop loading", "Menu of domains", "back", "Back"),
