@@ -26,6 +26,8 @@ _KEYS = (
     *("ctrl+b", "ctrl+c", "ctrl+d", "ctrl+f", "ctrl+g", "ctrl+n", "ctrl+r", "ctrl+t", "ctrl+x", "ctrl+j"),
     *("f1", "f3", "f4", "f5", "f6", "f7", "y", "y", "y"),
 )
+_DELETING = ("ctrl+d", "ctrl+x")
+
 _MAX_UNDONE = 60
 """What the prompt can take back, and some more."""
 
@@ -88,6 +90,8 @@ class Session:
         return " ".join(json.loads(line) for line in lines)
 
     async def _press(self, key: str) -> None:
+        if key in _DELETING and isinstance(self._stage.app.focused, TextArea):
+            return  # there the user means to delete
         self.log.append(key)
         before, dialog = self._kept(), self._stage.app.screen
         named = str(dialog.query("Static").last().render()) if isinstance(dialog, Confirm) else ""
