@@ -38,11 +38,7 @@ def _masthead() -> Content:
     )
 
 
-def _question(num_domains: int) -> Content:
-    last = min(num_domains, 9)
-    return Content.assemble(
-        ("What is this chat about?", "bold"), (f"   arrows and enter, alt+1 to {last}, or type a message", "$quiet")
-    )
+_QUESTION = Content.assemble(("What is this chat about?", "bold"), ("   arrows and enter, or type a message", "$quiet"))
 
 
 class DomainMenu(Screen[Domain | None]):
@@ -54,6 +50,7 @@ class DomainMenu(Screen[Domain | None]):
     ACTION_SCOPE: ClassVar[str] = "menu"
     BINDINGS: ClassVar[list[BindingType]] = [
         *bindings_of("menu"),
+        # Only terminals that report alt apart from the character send these.
         *(Binding(f"alt+{number}", f"pick({number})", show=False) for number in range(1, 10)),
     ]
 
@@ -69,7 +66,7 @@ class DomainMenu(Screen[Domain | None]):
     def compose(self) -> ComposeResult:
         with Vertical(id="menu"):
             yield Static(_masthead(), id="masthead")
-            yield Static(_question(len(all_domains())), id="menu-question")
+            yield Static(_QUESTION, id="menu-question")
             yield DomainList(self._book, self._proposed, "domains")
             yield Static(id="menu-detail", markup=False)
             yield ActivityLine("menu-activity", stop_action="menu.back", cancel_action="menu.cancel")
@@ -177,7 +174,6 @@ class DomainMenu(Screen[Domain | None]):
     def _show_all(self) -> None:
         domains = self.query_one(DomainList)
         domains.show()
-        self._update("#menu-question", _question(len(domains.domains)))
         self._update("#menu-detail", Content.styled(visible(self._detail()), "$quiet"))
         self._show_engine()
         book, bridge = self._book, self._bridge

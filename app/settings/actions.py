@@ -127,7 +127,7 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "turn.branch",
-        "alt+b",
+        "alt+v",
         "Branch",
         "go on from the turn in a new chat",
         "A turn in focus",

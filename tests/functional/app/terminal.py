@@ -17,9 +17,10 @@ import psutil
 import pyte
 
 PATIENCE_S = 60.0
-ENTER, ESCAPE, CTRL_G, CTRL_Q, CTRL_R, CTRL_Z, F5, F8 = (
+ENTER, ESCAPE, DOWN, CTRL_G, CTRL_Q, CTRL_R, CTRL_Z, F5, F8 = (
     "\r",
     "\x1b",
+    "\x1b[B",
     "\x07",
     "\x11",
     "\x12",

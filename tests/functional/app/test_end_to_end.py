@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.functional.app.terminal import CTRL_G, CTRL_Q, CTRL_R, ENTER, ESCAPE, F5, Terminal
+from tests.functional.app.terminal import CTRL_G, CTRL_Q, CTRL_R, DOWN, ENTER, ESCAPE, F5, Terminal
 
 _QUESTION = "Tell me a long story about a lighthouse"
 _WRITING = "tok/s  ·  esc stops"
@@ -52,7 +52,7 @@ def check_the_first_start(app: Terminal) -> None:
     app.send(ENTER)
     app.see("What is this chat about?")
     app.see("is ready")
-    app.send(ESCAPE + "6")  # alt+6
+    app.send(5 * DOWN + ENTER)
     app.see("Writing", "Type a message")
 
 

@@ -22,7 +22,7 @@ from tests.functional.app.scripted_engine import ScriptedEngine
 
 _KEYS = (
     *("enter", "escape", "tab", "shift+tab", "up", "down", "left", "right", "home", "end", "pageup", "pagedown"),
-    *("alt+up", "alt+down", "alt+e", "alt+c", "alt+b", "alt+w", "alt+1", "alt+2", "ctrl+home"),
+    *("alt+up", "alt+down", "alt+e", "alt+c", "alt+v", "alt+w", "alt+1", "alt+2", "ctrl+home"),
     *("ctrl+b", "ctrl+c", "ctrl+d", "ctrl+f", "ctrl+g", "ctrl+n", "ctrl+r", "ctrl+t", "ctrl+x", "ctrl+j"),
     *("f1", "f3", "f4", "f5", "f6", "f7", "y", "y", "y"),
 )

@@ -164,7 +164,7 @@ async def test_a_turn_is_deleted_once_confirmed(stage: Stage) -> None:
 async def test_a_branch_goes_on_from_an_earlier_turn(stage: Stage) -> None:
     await stage.open_chat()
     await talk(stage, ("one", "First answer."), ("two", "Second answer."))
-    await stage.pilot.press("alt+up", "alt+up", "alt+up", "alt+b")
+    await stage.pilot.press("alt+up", "alt+up", "alt+up", "alt+v")
     await stage.until(lambda: "Second answer." not in stage.shown())
     await stage.see("First answer.")
     await stage.ask_ready("other")
@@ -197,7 +197,7 @@ async def test_the_key_line_tells_what_can_be_done_to_a_turn(stage: Stage) -> No
     assert "esc Stop" in last_line
     assert "f1 Help" in last_line
     await stage.pilot.press("alt+up")
-    await stage.see("alt+e Edit  alt+c Continue  alt+b Branch  ^d Delete  alt+w Copy")
+    await stage.see("alt+e Edit  alt+c Continue  alt+v Branch  ^d Delete  alt+w Copy")
     await stage.pilot.resize_terminal(80, 24)
     await stage.until(lambda: stage.shown().splitlines()[-1].rstrip().endswith("f1 Help"))
     await stage.pilot.click("KeyLine", offset=(2, 0))
