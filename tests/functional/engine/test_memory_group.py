@@ -83,6 +83,8 @@ def test_twenty_questions_in_a_row_stay_inside(group: Path, tmp_path: Path) -> N
     require_inside("twenty questions", drive(group, folder, {"residency": 0.5, "context_tok": 2048}, questions))
 
 
+@pytest.mark.long
+@pytest.mark.timeout(900)
 def test_a_short_context_of_wide_latent_attention_stays_inside(group: Path, tmp_path: Path) -> None:
     folder = save_wide(tmp_path / "model", "deepseek_v3")
     require_inside("deepseek_v3", drive(group, folder, {"residency": 0.5, "context_tok": 1024}, [[900, 4]]))
