@@ -72,6 +72,8 @@ def save_wide(folder: Path, name: str) -> Path:
     torch.manual_seed(0)
     config = AutoConfig.for_model(name, **{**_COMMON, **WIDE[name]})
     model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16, experts_implementation="eager").eval()
+    with torch.no_grad():
+        model.get_output_embeddings().weight[_COMMON["eos_token_id"]] = 0  # an answer never ends by itself
     model.save_pretrained(folder)
     save_tokenizer(folder)
     return folder
