@@ -1,1 +1,1 @@
-"""Settings, actions and keys: tables that screens, help and commands read."""
+"""Settings, options and actions: tables that screens, help and commands read."""

@@ -1,7 +1,7 @@
 """Everything a user can do, one row each: key bindings, footer, palette, help and the user's key map read this table.
 
 To add an action: a row here, and a method `action_<call>` on the screen or widget whose bindings are
-`bindings_of("<scope>")` (see `app.settings.key_map`); the scope is what stands before the dot of the id.
+`bindings_of("<scope>")` (see `app.ui.key_map`); the scope is what stands before the dot of the id.
 """
 
 from __future__ import annotations

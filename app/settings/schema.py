@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.domains import all_domains
+from app.domains.domain import all_domains
 from app.settings.setting import Kind, Setting, Value
 from engine import config
 
@@ -252,7 +252,7 @@ SETTINGS: tuple[Setting, ...] = (
 )
 
 KEYS_TABLE = "keys"
-"""The table of the key map: action ids and keys. What is in it is checked by `app.settings.key_map`."""
+"""The table of the key map: action ids and keys. What is in it is checked by `app.ui.key_map`."""
 
 
 def setting_named(key: str) -> Setting | None:

@@ -7,12 +7,12 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from app.command_line import options
-from app.paths import AppPaths
+from app.settings import options
 from app.settings.file import SettingsFile
 from app.settings.file_places import nearest_key
 from app.settings.schema import KEYS_TABLE, SETTINGS, setting_named
 from app.settings.setting import Setting, Value
+from app.storage.paths import AppPaths
 from engine.config import EngineConfig, SamplingConfig
 from engine.errors import ConfigError
 

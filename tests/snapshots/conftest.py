@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from textual.widgets import Input, TextArea
 
-from app.live.event_log import LogLine
+from app.telemetry.event_log import LogLine
 from engine.checkpoint.catalogue import ModelEntry
 from engine.config import DEMO_MODEL
 from tests.functional.app.conftest import engine_type, saved_settings, size, stage
@@ -31,7 +31,7 @@ def tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(autouse=True)
 def _the_same_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LogLine, "clock", "12:34:56")
-    monkeypatch.setattr("app.widgets.model_list.find_models", lambda folders: _MODELS)
+    monkeypatch.setattr("app.ui.widgets.model_list.find_models", lambda folders: _MODELS)
     monkeypatch.setattr(Input, "_toggle_cursor", lambda _: None)
     monkeypatch.setattr(TextArea, "_toggle_cursor_blink_visible", lambda _: None)
     for name in ("NO_COLOR", "COLORFGBG"):

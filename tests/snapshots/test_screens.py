@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from app.keeping.records import ASSISTANT, USER, ChatRecord, TurnRecord
-from app.keeping.store import ChatStore
+from app.storage.records import ASSISTANT, USER, ChatRecord, TurnRecord
+from app.storage.store import ChatStore
 from engine.config import APPROX
 from engine.events import ProfileState
 from tests.functional.app.conftest import Stage

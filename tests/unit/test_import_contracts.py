@@ -14,7 +14,7 @@ HEAVY = ("torch", "transformers", "textual", "numpy", "huggingface_hub", "gguf")
 @pytest.mark.parametrize(
     "module",
     [
-        "app.cli",
+        "app.cli.main",
         *(f"engine.{part}" for part in ("api", "client", "config", "errors", "events", "checkpoint.catalogue")),
     ],
 )

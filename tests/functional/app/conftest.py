@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from app.chat_app import ChatApp
-from app.engine_bridge import EngineBridge
-from app.headless import engine_run
-from app.keeping.store import ChatStore
-from app.screens.chat import ChatScreen
-from app.widgets.prompt import Prompt
+from app.cli import engine_run
+from app.engine_link.bridge import EngineBridge
+from app.storage.store import ChatStore
+from app.ui.chat_app import ChatApp
+from app.ui.screens.chat import ChatScreen
+from app.ui.widgets.prompt import Prompt
 from tests.functional.app.fake_engine import FakeEngine, ObedientEngine
 from tests.functional.app.own_settings import settings_in
 from tests.functional.app.played_engine import Play, PlayedEngine

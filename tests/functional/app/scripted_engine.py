@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 from tempfile import mkdtemp
 
-from app.chat_app import ChatApp
-from app.engine_bridge import EngineBridge
-from app.keeping.store import ChatStore
+from app.engine_link.bridge import EngineBridge
+from app.storage.store import ChatStore
+from app.ui.chat_app import ChatApp
 from engine.api import BuildProfile, Cancel, Command, DeleteProfile, Load, SetDomain, SetMode, Submit
 from engine.config import EXACT
 from engine.events import (

@@ -38,7 +38,6 @@ PHASES = (
     Phase("bench policies", ("bench", "policies", "--quick", *FAST), "answering"),
     Phase("bench prediction", ("bench", "prediction", "--quick", *FAST), "predicting"),
     Phase("bench prefill", ("bench", "prefill", "--quick", *FAST), "calibrating"),
-    Phase("bench screen", ("bench", "screen", "--quick", *TINY), "pairs"),
     Phase("profile build", ("profile", "build", *TINY), "recording"),
     Phase("trace record", ("trace", "record", *TINY, "--out", "OUT"), "recording"),
     Phase("trace replay", ("trace", "replay", "TRACE", "--residency", "25%"), "lru"),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.domains import all_domains
+from app.domains.domain import all_domains
 from engine.errors import ConfigError
 from engine.profiles.prompt_sets import SHAPES, read_prompts, shipped_domains, shipped_prompts
 

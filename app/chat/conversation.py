@@ -1,0 +1,244 @@
+"""One chat as a state machine: questions, answers, what is sent to the engine and what is kept. Knows no screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from app.chat.exchange import Exchange, pair
+from app.formatting.sanitise import whole
+from app.storage import answer_record
+from app.storage.recorder import Recorder
+from app.storage.records import ASSISTANT, COMPLETE, FAILED, PARTIAL, STOPPED, USER, ChatRecord, TurnRecord, new_id, now
+from engine.api import Message, Submit
+from engine.config import SamplingConfig
+from engine.events import CANCELLED, ERROR, Failed, ModeChanged, TextDelta, TurnEnded
+
+
+class Conversation:
+    """A chat. Every change is handed to the recorder before anything else happens to it."""
+
+    def __init__(
+        self, chat: ChatRecord, recorder: Recorder, sampling: SamplingConfig, turns: Iterable[TurnRecord] = ()
+    ) -> None:
+        """A new chat, or one that was kept, with its `turns` in order."""
+        self.chat = chat
+        self.exchanges = pair(list(turns))
+        self.sampling = sampling
+        self.thinking: str | None = None
+        """What `Submit.thinking` is to say."""
+        self.trims_oldest = False
+        """The user chose to leave out the oldest turns where the context is full."""
+        self._recorder = recorder
+        self._mark_left_out(next((exchange.answer for exchange in reversed(self.exchanges) if exchange.answer), None))
+        recorder.save_chat(chat)
+
+    @property
+    def chat_id(self) -> str:
+        """Its id in the store."""
+        return self.chat.chat_id
+
+    @property
+    def live(self) -> Exchange | None:
+        """The exchange whose answer is being written."""
+        return next((exchange for exchange in self.exchanges if exchange.is_live), None)
+
+    @property
+    def waiting(self) -> list[Exchange]:
+        """What the engine has not been asked yet, in order."""
+        return [exchange for exchange in self.exchanges if exchange.is_waiting]
+
+    def of_request(self, request_id: int | None) -> Exchange | None:
+        """The exchange with that request."""
+        return next(
+            (exchange for exchange in self.exchanges if request_id is not None and exchange.request_id == request_id),
+            None,
+        )
+
+    # What the user does
+
+    def ask(self, text: str) -> Exchange:
+        """Keep a question; the engine is asked by `begin`."""
+        position = self.exchanges[-1].positions.stop if self.exchanges else 0
+        exchange = Exchange(TurnRecord(self.chat_id, position, USER, whole(text)))
+        self.exchanges.append(exchange)
+        self._recorder.save_turn(exchange.question)
+        return exchange
+
+    def withdraw(self) -> Exchange | None:
+        """Take back the last exchange that still waits; returns it. A question goes, a partial answer stays."""
+        if not self.waiting:
+            return None
+        exchange = self.waiting[-1]
+        if exchange.answer is not None:
+            exchange.is_resuming = False
+        else:
+            self.delete(exchange)
+        return exchange
+
+    def again(self, exchange: Exchange, *, recomputes: bool = False) -> None:
+        """Have an answer without text written anew, in its place; `recomputes`: on a context computed exactly."""
+        exchange.request_id, exchange.is_resuming, exchange.recomputes = None, False, recomputes
+        exchange.num_tok, exchange.is_stopping, exchange.answer = 0, False, None
+
+    def resume(self, exchange: Exchange) -> None:
+        """Have the partial answer of the last exchange continued."""
+        exchange.request_id, exchange.is_resuming, exchange.is_stopping = None, True, False
+
+    def delete(self, exchange: Exchange) -> None:
+        """Remove an exchange from the chat and the store."""
+        self.exchanges.remove(exchange)
+        self._recorder.delete_turns(self.chat_id, exchange.positions.start, exchange.positions.stop)
+
+    def branch(self, num_exchanges: int, *, with_question: bool = False) -> Conversation:
+        """A chat of its own that begins with copies of the first exchanges, and of the next question if wanted.
+
+        The new chat is kept once it has a turn of its own or of those.
+        """
+        shared = [turn for exchange in self.exchanges[:num_exchanges] for turn in (exchange.question, exchange.answer)]
+        turns = [turn for turn in shared if turn is not None and (turn.text or turn.role == USER)]
+        if with_question:
+            turns.append(self.exchanges[num_exchanges].question)
+        chat = replace(
+            self.chat,
+            chat_id=new_id(),
+            created_at=now(),
+            parent_chat_id=self.chat_id,
+            branched_at=turns[-1].position if turns else -1,
+        )
+        copies = [replace(turn, chat_id=chat.chat_id, turn_id=new_id()) for turn in turns]
+        branch = Conversation(chat, self._recorder, self.sampling, copies)
+        branch.thinking, branch.trims_oldest = self.thinking, self.trims_oldest
+        for copy in copies:
+            self._recorder.save_turn(copy)
+        return branch
+
+    def set_model(self, name: str) -> None:
+        """Keep the name of the model that answers."""
+        if self.chat.model != name:
+            self.chat.model = name
+            self._recorder.save_chat(self.chat)
+
+    def set_system_prompt(self, text: str) -> None:
+        """What the model is told before the first question, from the next question on."""
+        self.chat.system_prompt = whole(text.strip())
+        self._recorder.save_chat(self.chat)
+
+    # What the engine does
+
+    def begin(self, exchange: Exchange, request_id: int, mode: str) -> Submit:
+        """Open or continue the answer of a waiting exchange; returns the command that asks for it."""
+        continues = exchange.is_resuming and exchange.answer is not None
+        if exchange.answer is not None and continues:
+            exchange.written_before = (exchange.answer.text, exchange.answer.thinking)
+            exchange.answer.state = PARTIAL
+        else:
+            exchange.written_before = ("", "")
+            position = exchange.question.position + 1
+            exchange.answer = TurnRecord(
+                self.chat_id, position, ASSISTANT, state=PARTIAL, mode_label=mode, turn_id=exchange.answer_id
+            )
+        exchange.request_id, exchange.num_tok = request_id, 0
+        return Submit(
+            request_id,
+            self._messages_up_to(exchange),
+            self.sampling,
+            thinking=self.thinking,
+            continues=continues,
+            trims_oldest=self.trims_oldest,
+            recomputes=exchange.recomputes,
+        )
+
+    def add_text(self, event: TextDelta) -> None:
+        """The answer or its thinking grew. Saved by `save_partial`."""
+        exchange = self.of_request(event.request_id)
+        if exchange is None or exchange.answer is None or not exchange.is_live:
+            return
+        exchange.num_tok = event.num_tok
+        exchange.think(event.num_tok, is_thinking=event.is_thinking)
+        if event.is_thinking:
+            exchange.answer.thinking += event.text
+        else:
+            exchange.answer.text += event.text
+
+    def save_partial(self) -> None:
+        """Keep what the live answer has so far; about once a second."""
+        answer = self.live.answer if self.live is not None else None
+        if answer is not None and (answer.text or answer.thinking):
+            self._recorder.save_turn(answer)
+
+    def note_mode(self, event: ModeChanged, previous: str) -> str | None:
+        """Mark a switch inside an answer; returns the marker."""
+        exchange = self.of_request(event.request_id)
+        if exchange is None or exchange.answer is None or event.at_tok is None or event.mode == previous:
+            return None
+        marker = f"{previous} → {event.mode} at token {event.at_tok}"
+        exchange.answer.markers.append(marker)
+        self._recorder.save_turn(exchange.answer)
+        return marker
+
+    def end(self, event: TurnEnded, top_k: int | None) -> Exchange | None:
+        """The answer is complete, cut or stopped; returns its exchange."""
+        exchange = self.of_request(event.request_id)
+        if exchange is None or exchange.answer is None:
+            return None
+        answer, before = exchange.answer, exchange.answer.stats if exchange.is_resuming else None
+        text_before, thinking_before = exchange.written_before
+        answer.text = text_before + event.text if event.text else answer.text
+        answer.thinking = thinking_before + event.thinking if event.thinking else answer.thinking
+        answer.state = {CANCELLED: STOPPED, ERROR: FAILED}.get(event.reason, COMPLETE)
+        answer.mode_label = event.stats.label
+        answer.stats = answer_record.as_json(
+            event.stats, event.reason, domain=self.chat.domain, model=self.chat.model, top_k=top_k
+        )
+        if before is not None:
+            answer.stats["before"] = before
+        if event.failure is not None:
+            answer.markers.append(failure_text(event.failure))
+        self._close(exchange)
+        return exchange
+
+    def fail(self, exchange: Exchange, failure: Failed) -> None:
+        """The answer ends with an error; what there is of it stays."""
+        if exchange.answer is not None:
+            exchange.answer.state = FAILED
+            exchange.answer.markers.append(failure_text(failure))
+            self._close(exchange)
+
+    def _close(self, exchange: Exchange) -> None:
+        exchange.is_resuming = exchange.is_stopping = exchange.recomputes = False
+        if exchange.answer is not None:
+            self._recorder.save_turn(exchange.answer)
+            self._mark_left_out(exchange.answer)
+
+    def _mark_left_out(self, answer: TurnRecord | None) -> None:
+        """Know again, from the record of the newest answer, what the model did not see for it."""
+        num_messages = (answer.stats or {}).get("left_out_messages", 0) if answer is not None else 0
+        if not isinstance(num_messages, int) or num_messages <= 0:
+            return
+        self.trims_oldest = True
+        seen = [exchange for exchange in self.exchanges if exchange.answer is not None and exchange.answer.text.strip()]
+        for exchange in seen[: (num_messages + 1) // 2]:
+            exchange.is_left_out = True
+
+    def _messages_up_to(self, last: Exchange) -> tuple[Message, ...]:
+        """The system prompt, earlier exchanges that have an answer, the question, and what is to be continued."""
+        messages = [Message("system", self.chat.system_prompt)] if self.chat.system_prompt else []
+        for exchange in self.exchanges:
+            if exchange is last:
+                break
+            if exchange.answer is not None and exchange.answer.text.strip():
+                messages += [Message(USER, exchange.question.text), _message(exchange.answer)]
+        messages.append(Message(USER, last.question.text))
+        if last.is_resuming and last.answer is not None:
+            messages.append(_message(last.answer))
+        return tuple(messages)
+
+
+def _message(answer: TurnRecord) -> Message:
+    return Message(ASSISTANT, answer.text, answer.thinking)
+
+
+def failure_text(failure: Failed) -> str:
+    """An error and what to do about it, in a line."""
+    return f"{failure.title}: {failure.message} {failure.hint}".strip()

@@ -1,0 +1,32 @@
+"""Versions of a turn: regenerating an answer, or asking a question differently, goes on in a branch of the chat.
+
+Chats that branched from one another after the same turn are versions of what comes next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from app.storage.records import ChatRecord
+
+
+def versions_at(chats: Iterable[ChatRecord], chat_id: str, position: int) -> list[str]:
+    """A chat for each version of the turn at `position`, the oldest first; for that of `chat_id`, itself."""
+    known = {chat.chat_id: chat for chat in chats}
+    if chat_id not in known:
+        return [chat_id]
+    before, own = _first_with(known, chat_id, position - 1), _first_with(known, chat_id, position)
+    alike = [name for name in known if _first_with(known, name, position - 1) == before]
+    versions = {_first_with(known, name, position) for name in alike}
+    oldest_first = sorted(versions, key=lambda name: (known[name].created_at, name))
+    return [chat_id if name == own else name for name in oldest_first]
+
+
+def _first_with(known: Mapping[str, ChatRecord], chat_id: str, position: int) -> str:
+    """The chat that first had the turns up to `position` of `chat_id`: what it branched from later does not count."""
+    chat = known[chat_id]
+    while (parent := known.get(chat.parent_chat_id or "")) is not None and (
+        chat.branched_at is not None and chat.branched_at >= position
+    ):
+        chat = parent
+    return chat.chat_id

@@ -1,0 +1,105 @@
+"""One answer without a screen: asked for, printed and kept as it comes, stopped by ctrl+c."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from app.chat.conversation import Conversation
+from app.chat.exchange import Exchange
+from app.cli.engine_run import EngineFailure, Interrupt, events_until_stopped
+from app.cli.output.screen import HeadlessScreen
+from app.domains import profile_words
+from app.engine_link.bridge import EngineLink
+from engine.api import Cancel, SetDomain, SetMode
+from engine.errors import ConfigError
+from engine.events import EngineReady, Event, Failed, ModeChanged, Profiles, TextDelta, TurnEnded
+
+_SAVE_EVERY_S = 1.0
+
+
+class HeadlessAnswers:
+    """Answers by a loaded engine, one after the other."""
+
+    def __init__(self, link: EngineLink, ready: EngineReady, screen: HeadlessScreen, mode: str) -> None:
+        self.ready = ready
+        self.mode = mode
+        self._link = link
+        self._screen = screen
+        self._last_request_id = 0
+
+    def give(self, conversation: Conversation, exchange: Exchange, interrupt: Interrupt) -> TurnEnded | None:
+        """Ask, print and keep; None when ctrl+c stopped it and the engine did not end it in time. What there is of the
+        answer is kept, whatever is raised. Raises EngineFailure."""
+        ended: TurnEnded | None = None
+        try:
+            with interrupt.installed():
+                ended = self._follow(conversation, exchange, interrupt)
+        finally:
+            if ended is None:
+                conversation.save_partial()
+        if ended is None:
+            self._screen.end_text()
+        elif ended.failure is not None:
+            self._screen.event(ended.failure)
+            raise EngineFailure(ended.failure)
+        return ended
+
+    def _follow(self, conversation: Conversation, exchange: Exchange, interrupt: Interrupt) -> TurnEnded | None:
+        self._last_request_id += 1
+        request_id = self._last_request_id
+        self._link.send(conversation.begin(exchange, request_id, self.mode))
+        saved_at = time.monotonic()
+        for event in events_until_stopped(self._link, interrupt, lambda: self._link.send(Cancel(request_id))):
+            if getattr(event, "request_id", None) not in (None, request_id):
+                continue  # of an answer that was stopped and given up
+            self._screen.event(event)
+            self._keep(conversation, event)
+            if isinstance(event, TurnEnded):
+                return event
+            if isinstance(event, Failed):
+                self._screen.end_text()
+                conversation.fail(exchange, event)
+                raise EngineFailure(event)
+            if time.monotonic() - saved_at >= _SAVE_EVERY_S:
+                saved_at = time.monotonic()
+                conversation.save_partial()
+        return None
+
+    def set_mode(self, mode: str) -> None:
+        """EXACT or APPROX from the next answer on."""
+        self._link.send(SetMode(mode))
+        self.mode = mode
+
+    def set_domain(self, domain: str) -> None:
+        """Warm the expert cache by another domain's profile."""
+        self._link.send(SetDomain(domain))
+
+    def _keep(self, conversation: Conversation, event: Event) -> None:
+        match event:
+            case TextDelta():
+                conversation.add_text(event)
+            case ModeChanged(mode):
+                conversation.note_mode(event, self.mode)
+                self.mode = mode
+            case Profiles(profiles):
+                for state in profiles:
+                    if state.domain == conversation.chat.domain and state.problem:
+                        self._screen.note(profile_words.unusable(state))
+            case TurnEnded():
+                conversation.end(event, self.ready.top_k)
+
+
+def thinking_choice(wanted: str, ready: EngineReady, tell: Callable[[str], None] | None = None) -> str | None:
+    """What `Submit.thinking` is to say; None where nothing is wanted.
+
+    A choice that the model does not have raises ConfigError, or is told and left out.
+    """
+    if not wanted or wanted in ready.thinking_choices:
+        return wanted or None
+    problem = f"{ready.model_name} cannot be told to think {wanted!r}."
+    hint = f"It knows {', '.join(ready.thinking_choices)}." if ready.thinking_choices else "It has no such switch."
+    if tell is None:
+        raise ConfigError(problem, hint)
+    tell(f"{problem} {hint}")
+    return None

@@ -1,0 +1,201 @@
+"""The whole command line, as a parser. Light: what a command does is imported when it runs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from app.cli.arguments.chats import add_chats
+from app.cli.arguments.traces import add_traces
+from app.cli.output.terminal_text import say
+from app.settings import options
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
+
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+
+_SIGNAL_CODES = "130 interrupted · 143 ended by SIGTERM · 129 by SIGHUP"
+EXIT_CODES = f"exit codes: 0 done · 1 the engine or the model failed · 2 wrong usage or settings · {_SIGNAL_CODES}"
+
+
+class _ShowVersion(argparse.Action):
+    """`--version`, which looks the version up only when asked."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            say(f"moe-chat {version('moe-chat')}")
+        except PackageNotFoundError:
+            say("moe-chat, not installed")
+        parser.exit(0)
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose complaints, which quote what was typed, are made safe for the terminal."""
+
+    def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
+        is_output = file is sys.stdout
+        if message:
+            say(message, end="", stream=sys.stdout if is_output else sys.stderr)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    parser: argparse.ArgumentParser = _Parser(
+        prog="moe-chat",
+        description="Chat with a Mixture-of-Experts model that is bigger than the memory it is given.",
+        epilog=f"Without a command the chat opens. {EXIT_CODES}",
+    )
+    parser.add_argument("--version", action=_ShowVersion, nargs=0, help="print the version and exit")
+    parser.add_argument(
+        "--plain", action="store_true", help="chat line by line, without a full screen: for screen readers and pipes"
+    )
+    options.add_engine_options(parser)
+    options.add_sampling_options(parser)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    _add_ask(commands)
+    add_chats(commands)
+    _add_tasks(commands)
+    _add_profile(commands)
+    add_traces(commands, _add_task_options, EXIT_CODES)
+    _add_doctor(commands)
+    _add_places(commands)
+    return parser
+
+
+def _add_ask(commands: Commands) -> None:
+    ask = commands.add_parser(
+        "ask",
+        help="answer one question without a screen",
+        description="Answer one question on standard output. Text piped in is added to the question as context. "
+        "Question and answer are kept with your chats, unless --no-save is given.",
+        epilog="--json prints one object a line, told apart by `event`:"
+        f" chat, loading, ready, domain, prefill, thinking, text, mode, notice, end, error. {EXIT_CODES}",
+    )
+    ask.add_argument("question", nargs="*", help="the question; without one, standard input is the question")
+    ask.add_argument("--json", action="store_true", help="print events as JSON lines instead of text")
+    ask.add_argument("--stats", action="store_true", help="print what the answer cost, after it")
+    goes_on = ask.add_mutually_exclusive_group()
+    goes_on.add_argument(
+        "-c", "--continue", dest="goes_on", action="store_true", help="go on with the chat that was used last"
+    )
+    goes_on.add_argument("--chat", metavar="CHAT", help="go on with this chat: its id, or the beginning of it")
+    ask.add_argument("--no-save", action="store_true", help="keep neither the question nor the answer")
+    ask.add_argument("--system", metavar="TEXT", help="the system prompt, in place of the domain's")
+    ask.add_argument(
+        "--domain",
+        metavar="DOMAIN",
+        help="whose system prompt is used, and whose profile warms the expert cache (default: that of the "
+        "settings, at first general)",
+    )
+    ask.add_argument(
+        "--thinking",
+        metavar="CHOICE",
+        choices=("off", "on", "low", "medium", "high"),
+        help="off, on, low, medium or high: whether, or how hard, the model thinks first, where it can be told",
+    )
+    ask.add_argument("--show-thinking", action="store_true", help="print the thinking too, on standard error")
+    options.add_engine_options(ask)
+    options.add_sampling_options(ask)
+
+
+def _add_tasks(commands: Commands) -> None:
+    verify = commands.add_parser("verify", help="prove that EXACT is exact on this model", epilog=EXIT_CODES)
+    verify.add_argument(
+        "--tokens", type=int, default=32, metavar="N", help="tokens to decode and compare (default: 32)"
+    )
+    bench = commands.add_parser("bench", help="measure", epilog=EXIT_CODES)
+    bench.add_argument(
+        "bench",
+        metavar="WHAT",
+        nargs="?",
+        choices=("policies", "prediction", "prefill", "overhead"),
+        default="policies",
+        help="policies (default): the residency policies against each other and against the physical limit; "
+        "prediction: which hidden state foretells routing best; prefill: the ways to get its experts, by prompt "
+        "length; overhead: a decode step against plain transformers",
+    )
+    bench.add_argument("--quick", action="store_true", help="fewer prompts, tokens and rounds")
+    bench.add_argument(
+        "--links",
+        metavar="LIST",
+        help="policies, prefill: A (a copy takes 0.95 of a layer), B (load-on-demand costs 1.75x all-resident), own "
+        "(the real link), or a bandwidth such as 0.5GB/s, separated by commas (default: A,B,own; with --quick: A; "
+        "prefill, which has no B: A,own)",
+    )
+    bench.add_argument("--rounds", type=int, metavar="N", help="overhead: interleaved rounds (default: 30)")
+    plan = commands.add_parser("plan", help="split the byte budget for a model, without loading it", epilog=EXIT_CODES)
+    for task in (verify, bench, plan):
+        _add_task_options(task)
+
+
+def _add_task_options(task: argparse.ArgumentParser) -> None:
+    task.add_argument("--json", action="store_true", help="print the report as JSON")
+    options.add_engine_options(task)
+
+
+def _add_profile(commands: Commands) -> None:
+    profile = commands.add_parser(
+        "profile",
+        help="build, list, show and delete domain profiles",
+        description="A profile says which experts the prompts of a domain use. It belongs to one model.",
+        epilog=EXIT_CODES,
+    )
+    kinds = profile.add_subparsers(dest="profile", metavar="WHAT", required=True)
+    build = kinds.add_parser(
+        "build", help="answer a domain's prompts, and keep which experts they used", epilog=EXIT_CODES
+    )
+    build.add_argument("--domain", metavar="DOMAIN", help="the domain whose own prompts are used (default: general)")
+    build.add_argument("--prompts", metavar="FILE", help="your prompts: JSON objects, one a line, or a .txt")
+    build.add_argument("--name", metavar="NAME", help="the domain that a profile of your prompts is for")
+    build.add_argument("--max-prompts", type=int, metavar="N", help="use the first N prompts (default: all)")
+    build.add_argument("--tokens", type=int, metavar="N", help="tokens written per prompt, at most (default: 48)")
+    shown = kinds.add_parser("show", help="show a profile: the hit-rate curve of every layer", epilog=EXIT_CODES)
+    shown.add_argument("--plan", action="store_true", help="and how slots would be shared out by it, move by move")
+    deleted = kinds.add_parser("delete", help="delete a profile", epilog=EXIT_CODES)
+    listed = kinds.add_parser("list", help="list the model's profiles and the hit rates to expect", epilog=EXIT_CODES)
+    for kind in (shown, deleted):
+        kind.add_argument("domain", metavar="DOMAIN", help="the profile's domain")
+    for kind in (build, listed, shown, deleted):
+        _add_task_options(kind)
+
+
+def _add_doctor(commands: Commands) -> None:
+    doctor = commands.add_parser(
+        "doctor",
+        help="check what the chat depends on, and say what to do about each problem",
+        description="Check this machine, the device and its link, the libraries, whether the model fits, and where "
+        "chats are kept. Loads no model.",
+        epilog=f"exit codes: 0 nothing failed · 1 a check failed · 2 wrong usage or settings · {_SIGNAL_CODES}",
+    )
+    _add_task_options(doctor)
+
+
+def _add_places(commands: Commands) -> None:
+    paths = commands.add_parser("paths", help="print where everything is kept, and how much of it")
+    paths.add_argument("--json", action="store_true", help="print it as JSON")
+    clean = commands.add_parser(
+        "clean",
+        help="say where gigabytes lie, and free them",
+        description="Say what takes how much disk space, and free it after asking. Without WHAT: unfinished downloads, "
+        "logs, and the demo model, each asked about by itself. Chats, profiles and models of the Hugging Face cache "
+        "are freed only when they are named here.",
+        epilog="WHAT is one of downloads, logs, demo, profiles, damaged, chats, or a model of the Hugging Face cache "
+        f"such as owner/model. {EXIT_CODES}",
+    )
+    clean.add_argument("what", metavar="WHAT", nargs="*", help="what to free")
+    clean.add_argument("--yes", action="store_true", help="do not ask")
+    clean.add_argument("--list", action="store_true", help="only say what takes how much")
+    clean.add_argument("--json", action="store_true", help="with --list: print it as JSON")
+    completion = commands.add_parser(
+        "completion",
+        help="print what makes a shell complete moe-chat's words",
+        description="Print a completion script.",
+        epilog='bash: eval "$(moe-chat completion bash)" in ~/.bashrc · '
+        "zsh: moe-chat completion zsh > a file _moe-chat in a folder of $fpath · "
+        "fish: moe-chat completion fish > ~/.config/fish/completions/moe-chat.fish",
+    )
+    completion.add_argument("shell", metavar="SHELL", choices=("bash", "zsh", "fish"), help="bash, zsh or fish")

@@ -1,0 +1,1 @@
+"""The commands that run without the screen, one a file."""

@@ -1,0 +1,120 @@
+"""`moe-chat ask`: one question, no screen. The answer goes to standard output, everything else to standard error.
+
+With --json, one object a line. Each has `event`; the other keys are, by event:
+    chat      chat_id, is_saved (the question is kept before anything else happens)
+    loading   stage, done, total, unit
+    ready     model, moe_layers, experts, top_k, context_tok, thinking_choices, effective, notices, load_s
+    domain    domain, num_warmed, expected_hit_rate (num_warmed is null without a profile)
+    prefill   done_tok, total_tok, reused_tok, left_out_messages, note
+    thinking  text, num_tok (what the model thinks before it answers)
+    text      text, num_tok (tokens so far, thinking included)
+    mode      mode, at_tok
+    notice    message, hint (something to know; nothing failed)
+    end       reason, label, text, thinking, stats (every counter of the answer)
+    error     title, message, hint, kind
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import stat
+import sys
+from contextlib import closing
+from dataclasses import replace
+
+from app.chat.conversation import Conversation
+from app.cli.answer import HeadlessAnswers, thinking_choice
+from app.cli.commands.chats import LAST, ChatNotFoundError, chat_id_of
+from app.cli.engine_run import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Interrupt, counted_as_running, running_engine
+from app.cli.output.screen import HeadlessScreen
+from app.domains.domain import domain_named
+from app.formatting.sanitise import whole
+from app.settings.settings import Settings
+from app.storage import answer_record
+from app.storage.paths import AppPaths
+from app.storage.recorder import Recorder, UnkeptRecorder
+from app.storage.records import ChatRecord
+from app.storage.store import ChatStore
+from engine.errors import ConfigError
+from engine.events import CANCELLED, ERROR, TurnEnded
+
+
+def ask(arguments: argparse.Namespace) -> int:
+    """Run `moe-chat ask`; returns the exit code. Raises MoeChatError."""
+    settings = Settings.of(arguments)
+    screen = HeadlessScreen(is_json=arguments.json, shows_thinking=arguments.show_thinking)
+    for problem in settings.problems:
+        screen.note(problem)
+    question = question_text(arguments.question)
+    store = ChatStore(AppPaths.from_environment().chats_db)
+    recorder_type, interrupt = UnkeptRecorder if arguments.no_save else Recorder, Interrupt()
+    with counted_as_running(screen), closing(recorder_type(store, screen.note)) as recorder:
+        conversation = conversation_for(arguments, settings, store, recorder)
+        ended, top_k = _answer(arguments, settings, conversation, question, screen, interrupt)
+    if ended is not None and arguments.stats:
+        screen.stats(answer_record.stats_lines(ended.stats, ended.reason, top_k))
+    if ended is None or ended.reason == CANCELLED or interrupt.since is not None:
+        return EXIT_INTERRUPTED
+    return EXIT_FAILED if ended.reason == ERROR else EXIT_OK
+
+
+def _answer(
+    arguments: argparse.Namespace,
+    settings: Settings,
+    conversation: Conversation,
+    question: str,
+    screen: HeadlessScreen,
+    interrupt: Interrupt,
+) -> tuple[TurnEnded | None, int]:
+    """How the answer ended, and the model's top_k. The question is kept before anything is started."""
+    config = replace(settings.engine_config(), domain=conversation.chat.domain)
+    exchange = conversation.ask(question)
+    screen.json({"event": "chat", "chat_id": conversation.chat_id, "is_saved": not arguments.no_save})
+    with running_engine(config, screen) as (link, ready):
+        conversation.set_model(ready.model_name)
+        tell = None if arguments.thinking else screen.note
+        conversation.thinking = thinking_choice(arguments.thinking or settings.text("chat.thinking"), ready, tell)
+        return HeadlessAnswers(link, ready, screen, config.mode).give(conversation, exchange, interrupt), ready.top_k
+
+
+def conversation_for(
+    arguments: argparse.Namespace, settings: Settings, store: ChatStore, recorder: Recorder
+) -> Conversation:
+    """The chat to go on with, or a new one. Raises ChatNotFoundError, ConfigError and StoreError."""
+    sampling = settings.sampling()
+    if name := arguments.chat or (LAST if arguments.goes_on else ""):
+        if arguments.domain is not None:
+            raise ConfigError("A chat keeps its domain: --domain contradicts --continue and --chat.", "Leave one out.")
+        kept = recorder.load(chat_id_of(store, name))
+        if kept is None:
+            raise ChatNotFoundError("The chat was deleted meanwhile.")
+        conversation = Conversation(kept[0], recorder, sampling, kept[1])
+        if arguments.system is not None:
+            conversation.set_system_prompt(arguments.system)
+        return conversation
+    domain = domain_named(arguments.domain or settings.text("chat.domain"))
+    own_prompt = settings.text("chat.system_prompt") or domain.system_prompt
+    system = own_prompt if arguments.system is None else whole(arguments.system)
+    return Conversation(ChatRecord(domain.name, system.strip(), settings.engine_config().model), recorder, sampling)
+
+
+def question_text(words: list[str]) -> str:
+    """The question, with what is piped in as its context. Raises ConfigError when there is neither."""
+    question, context = whole(" ".join(words)).strip(), _piped_text().strip()
+    if not question and not context:
+        raise ConfigError("There is no question.", 'Write it like moe-chat ask "What is the capital of France?"')
+    return "\n\n".join(part for part in (context, question) if part)
+
+
+def _piped_text() -> str:
+    """Standard input when it is a pipe or a file."""
+    if sys.stdin is None or sys.stdin.closed:
+        return ""
+    try:
+        kind = os.fstat(sys.stdin.fileno()).st_mode
+    except (OSError, ValueError):
+        return ""
+    if not (stat.S_ISFIFO(kind) or stat.S_ISREG(kind)):
+        return ""
+    return sys.stdin.buffer.read().decode("utf-8", "replace")

@@ -1,0 +1,214 @@
+"""`moe-chat chats`: what is kept, on standard output. No engine is started."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from pathlib import Path
+
+from app.cli.output.terminal_text import Bold, confirmed, say, say_exported, say_json, tell
+from app.formatting.sanitise import visible, whole
+from app.settings.options import at_least_one
+from app.storage import chat_import, export
+from app.storage.export import KeptChat
+from app.storage.forest import families as linked_families
+from app.storage.paths import AppPaths, make_private
+from app.storage.records import ChatSummary, Hit, Snippet
+from app.storage.store import ChatStore
+from app.storage.words import Family, families, num_turns, when
+from engine.errors import MoeChatError
+
+SHORT_ID = 8
+"""Characters of an id that are shown; more are asked for where they are not enough."""
+LAST = "last"
+
+
+class ChatNotFoundError(MoeChatError):
+    """No chat, or more than one, goes by that id."""
+
+    title = "No such chat"
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run `moe-chat chats ...`; returns the exit code. Raises MoeChatError."""
+    paths = AppPaths.from_environment()
+    store = ChatStore(paths.chats_db)
+    store.tell = tell
+    try:
+        commands: dict[str, Callable[[ChatStore, argparse.Namespace], int]] = {
+            "list": _list,
+            "show": _show,
+            "search": _search,
+            "export": _export,
+            "import": _import,
+            "rename": _rename,
+            "delete": _delete,
+        }
+        return commands[arguments.chats](store, arguments)
+    finally:
+        store.close()
+        make_private(paths.data_dir)
+
+
+def chat_id_of(store: ChatStore, name: str) -> str:
+    """The id that `name` begins, or the newest chat's for `last`. Raises ChatNotFoundError and StoreError."""
+    if name == LAST:
+        newest = store.summaries(1)
+        if not newest:
+            raise ChatNotFoundError("No chat is kept yet.", 'Begin one: moe-chat, or moe-chat ask "a question"')
+        return newest[0].chat_id
+    found = store.matching(name) if name else []
+    if len(found) == 1 or name in found:
+        return name if name in found else found[0]
+    if not found:
+        raise ChatNotFoundError(f"No chat's id begins with {name!r}.", "List them: moe-chat chats list")
+    raise ChatNotFoundError(f"{name!r} begins the ids of several chats.", f"One of {', '.join(sorted(found))}")
+
+
+def _list(store: ChatStore, arguments: argparse.Namespace) -> int:
+    limit = at_least_one(arguments.limit, "--limit")
+    chats = store.summaries(store.num_chats())
+    if arguments.ids:
+        say("\n".join(chat.chat_id[:SHORT_ID] for chat in chats))
+        return 0
+    listed = [Family((chat,)) for chat in chats] if arguments.all else families(chats)
+    if arguments.json:
+        say_json([_summary_json(family) for family in listed[:limit]])
+        return 0
+    for family in listed[:limit]:
+        say(_line(family))
+    if len(listed) > limit:
+        tell(f"The newest {limit} of {len(listed)}; --limit shows more.")
+    elif not listed:
+        tell("No chat is kept yet.")
+    return 0
+
+
+def _show(store: ChatStore, arguments: argparse.Namespace) -> int:
+    kept = _kept(store, arguments.chat)
+    if arguments.json:
+        say_exported(export.as_json([kept]))
+    else:
+        say(export.as_markdown(kept), end="")
+    return 0
+
+
+def _search(store: ChatStore, arguments: argparse.Namespace) -> int:
+    hits = store.search(whole(" ".join(arguments.text)), at_least_one(arguments.limit, "--limit"))
+    if arguments.json:
+        say_json([_hit_json(hit) for hit in hits])
+        return 0
+    for hit in hits:
+        where = "title" if hit.turn is None else f"turn {hit.turn.position + 1}"
+        say(f"{hit.chat.chat_id[:SHORT_ID]}  {hit.chat.title} · {when(hit.chat.updated_at)} · {where}")
+        say("          ", *_marked(hit.snippet))
+    if not hits:
+        tell("Found in no chat.")
+    return 0
+
+
+def _export(store: ChatStore, arguments: argparse.Namespace) -> int:
+    if bool(arguments.chat) == arguments.all:
+        raise export.ExportError("Say which chats to export.", "Name them, or give --all.")
+    named = [chat_id_of(store, name) for name in arguments.chat]
+    chat_ids = [chat.chat_id for chat in store.chats()] if arguments.all else list(dict.fromkeys(named))
+    with_versions = export.with_versions(store, chat_ids)
+    chats = with_versions if arguments.json else [_kept(store, chat_id) for chat_id in chat_ids]
+    write = export.as_json if arguments.json else _all_markdown
+    output = Path(arguments.output).expanduser() if arguments.output else None
+    if output is None:
+        if arguments.json:
+            say_exported(write(chats))
+        else:
+            say(write(chats), end="")
+    elif output.is_dir():
+        for one in linked_families(chats) if arguments.json else [[kept] for kept in chats]:
+            path = output / export.file_name(one[0], ".json" if arguments.json else ".md")
+            tell(f"Written to {export.write_file(path, write(one))}")
+    else:
+        tell(f"Written to {export.write_file(output, write(chats))}")
+    if left_out := len(with_versions) - len(chats):
+        versions = "1 other version" if left_out == 1 else f"{left_out} other versions"
+        tell(f"Not written: {versions} of it. With --json every version is.")
+    return 0
+
+
+def _all_markdown(chats: Iterable[KeptChat]) -> str:
+    return "\n".join(map(export.as_markdown, chats))
+
+
+def _import(store: ChatStore, arguments: argparse.Namespace) -> int:
+    if arguments.file == "-":
+        chats = chat_import.read_json(sys.stdin.buffer.read().decode("utf-8", "replace"))
+    else:
+        chats = chat_import.read_file(Path(arguments.file))
+    say(str(chat_import.import_chats(store, chats)))
+    return 0
+
+
+def _rename(store: ChatStore, arguments: argparse.Namespace) -> int:
+    chat_id = chat_id_of(store, arguments.chat)
+    store.rename(chat_id, " ".join(arguments.title))
+    say(f"{chat_id[:SHORT_ID]}  {_summary(store, chat_id).title}")
+    return 0
+
+
+def _delete(store: ChatStore, arguments: argparse.Namespace) -> int:
+    for name in dict.fromkeys(chat_id_of(store, name) for name in arguments.chat):
+        chat = _summary(store, name)
+        about = f"“{chat.title}” ({num_turns(chat.num_turns)})"
+        if arguments.yes or confirmed(f"Delete {about}?"):
+            store.delete_chat(name)
+            say(f"Deleted {about}.")
+    return 0
+
+
+def _kept(store: ChatStore, name: str) -> KeptChat:
+    kept = export.kept_chat(store, chat_id_of(store, name))
+    if kept is None:
+        raise ChatNotFoundError("The chat was deleted meanwhile.")
+    return kept
+
+
+def _summary(store: ChatStore, chat_id: str) -> ChatSummary:
+    summary = store.summary(chat_id)
+    if summary is None:
+        raise ChatNotFoundError("The chat was deleted meanwhile.")
+    return summary
+
+
+def _line(family: Family) -> str:
+    """Id, what it is, title; cut at the edge of a terminal."""
+    line = f"{family.newest.chat_id[:SHORT_ID]}  {family.newest.title} · {family.about()}"
+    line = visible(" ".join(line.splitlines()))
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else len(line)
+    return line if len(line) <= columns else f"{line[: columns - 1]}…"
+
+
+def _summary_json(family: Family) -> dict[str, object]:
+    return {**asdict(family.newest), "versions": list(family.chat_ids)}
+
+
+def _hit_json(hit: Hit) -> dict[str, object]:
+    turn = hit.turn
+    return {
+        "chat_id": hit.chat.chat_id,
+        "title": hit.chat.title,
+        "updated_at": hit.chat.updated_at,
+        "position": None if turn is None else turn.position,
+        "role": None if turn is None else turn.role,
+        "snippet": hit.snippet.text,
+        "marks": [list(mark) for mark in hit.snippet.marks],
+    }
+
+
+def _marked(snippet: Snippet) -> list[str]:
+    """The snippet in pieces; what matched is bold."""
+    pieces, last = [], 0
+    for start, end in snippet.marks:
+        pieces += [snippet.text[last:start], Bold(snippet.text[start:end])]
+        last = end
+    return [*pieces, snippet.text[last:]]

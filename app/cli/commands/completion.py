@@ -1,0 +1,49 @@
+"""`moe-chat completion`: a script that makes bash, zsh or fish complete the command line."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+
+import shtab
+
+from app.cli.arguments.parser import build_parser
+from app.cli.output.terminal_text import say
+from app.domains.domain import all_domains
+from engine.config import APPROX, EVICTION_POLICIES, EXACT, PREFETCHERS, PREFILL_PATHS
+
+_WORDS = {
+    "CHAT": shtab.cmd("moe-chat chats list --ids 2>/dev/null"),
+    "FILE": shtab.FILE,
+    "NAME": shtab.FILE,
+}
+"""What stands for a value of that name: a command that lists them, or files. A model may be a folder."""
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run `moe-chat completion`; returns the exit code."""
+    parser = build_parser()
+    choices = {
+        "DOMAIN": [domain.name for domain in all_domains()],
+        "MODE": [EXACT, APPROX],
+        "POLICY": EVICTION_POLICIES,
+        "PATH": PREFILL_PATHS,
+        "KIND": PREFETCHERS,
+    }
+    for action in _actions(parser):
+        if action.metavar in _WORDS:
+            action.complete = _WORDS[str(action.metavar)]  # type: ignore[attr-defined]
+        elif action.choices is None and action.metavar in choices:
+            action.choices = choices[str(action.metavar)]
+    say(shtab.complete(parser, arguments.shell))
+    return 0
+
+
+def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """Every option and argument of the parser and its commands."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                yield from _actions(command)
+        else:
+            yield action

@@ -1,0 +1,231 @@
+"""The commands of the plain chat, and the chat they act on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from app.chat.conversation import Conversation
+from app.chat.exchange import Exchange
+from app.cli.answer import HeadlessAnswers, thinking_choice
+from app.cli.commands.chats import SHORT_ID, chat_id_of
+from app.cli.engine_run import PATIENT_WAIT_S, Interrupt
+from app.cli.output.screen import HeadlessScreen
+from app.cli.output.terminal_text import say
+from app.domains.domain import Domain, all_domains, domain_named
+from app.settings.settings import Settings
+from app.storage import answer_record, export
+from app.storage.recorder import Recorder
+from app.storage.records import ChatRecord
+from app.storage.store import ChatStore
+from app.storage.words import families
+from engine.config import APPROX, EXACT
+from engine.errors import ConfigError
+
+_NUM_LISTED = 20
+
+
+class PlainChat:
+    """The chat that goes on, and what can be done with it. Its methods raise MoeChatError."""
+
+    def __init__(
+        self,
+        store: ChatStore,
+        recorder: Recorder,
+        screen: HeadlessScreen,
+        settings: Settings,
+        answers: HeadlessAnswers,
+        domain: Domain,
+    ) -> None:
+        self.is_over = False
+        self._store = store
+        self._recorder = recorder
+        self._screen = screen
+        self._settings = settings
+        self._answers = answers
+        self._domain = domain
+        self._stats: list[str] = []
+        self._conversation = self._begun()
+        self._choose_thinking(settings.text("chat.thinking"), screen.note)
+
+    def ask(self, text: str) -> None:
+        """Ask a question and print the answer; ctrl+c stops it."""
+        self._answer(self._conversation.ask(text))
+
+    def help(self, _: str) -> None:
+        """List the commands."""
+        width = max(len(f"{name} {command.takes}") for name, command in COMMANDS.items())
+        for name, command in COMMANDS.items():
+            self._say(f"{f'{name} {command.takes}':<{width}}  {command.about}")
+
+    def new(self, name: str) -> None:
+        """Begin another chat, in this domain or another."""
+        if name:
+            self._domain = domain_named(name)
+            self._answers.set_domain(name)
+        self._enter(self._begun())
+        self._say(f"A new chat, {self._domain.title}.")
+
+    def domains(self, _: str) -> None:
+        """Print what a chat can be about."""
+        for domain in all_domains():
+            self._say(f"{domain.name:<14}{domain.purpose}")
+
+    def system(self, text: str) -> None:
+        """Print or set the system prompt."""
+        if text:
+            self._conversation.set_system_prompt(text)
+        self._say(self._conversation.chat.system_prompt or "There is no system prompt.")
+
+    def mode(self, name: str) -> None:
+        """Print or set the mode."""
+        if name and name not in (EXACT, APPROX):
+            raise ConfigError(f"Unknown mode {name!r}.", f"Choose {EXACT} or {APPROX}.")
+        if name:
+            self._answers.set_mode(name)
+        self._say(f"The mode is {name or self._answers.mode}.")
+
+    def thinking(self, choice: str) -> None:
+        """Set whether, or how hard, the model thinks first."""
+        self._choose_thinking(choice, None)
+        known = ", ".join(self._answers.ready.thinking_choices)
+        chosen = self._conversation.thinking or "the model's own"
+        self._say(f"Thinking: {chosen}. {f'Choices: {known}.' if known else 'This model has no such switch.'}")
+
+    def again(self, _: str) -> None:
+        """Answer the last question anew; the earlier answer stays in an earlier version of the chat."""
+        last = self._last()
+        recomputes = last.is_on_approximate_context and self._answers.mode == EXACT
+        if last.answer is not None and (last.answer.text or last.answer.thinking):
+            self._conversation = self._conversation.branch(len(self._conversation.exchanges) - 1, with_question=True)
+            last = self._last()
+        self._conversation.again(last, recomputes=recomputes)
+        self._answer(last)
+
+    def go_on(self, _: str) -> None:
+        """Continue the last answer where it was stopped or cut."""
+        last = self._last()
+        if not last.can_resume:
+            raise ConfigError("The last answer is complete.", "Ask for more in a message.")
+        self._conversation.resume(last)
+        self._answer(last)
+
+    def undo(self, _: str) -> None:
+        """Delete the last question and its answer."""
+        last = self._last()
+        self._conversation.delete(last)
+        self._say(f"Deleted: {last.question.text.splitlines()[0] if last.question.text else ''}")
+
+    def chats(self, text: str) -> None:
+        """List chats, or those in which a text is found."""
+        if text:
+            chats = list({hit.chat.chat_id: hit.chat for hit in self._store.search(text)}.values())
+        else:
+            chats = self._store.summaries(10 * _NUM_LISTED)
+        for family in families(chats)[:_NUM_LISTED]:
+            self._say(f"{family.newest.chat_id[:SHORT_ID]}  {family.newest.title} · {family.about()}")
+        if not chats:
+            self._say("Found in no chat." if text else "No chat is kept yet.")
+
+    def open(self, name: str) -> None:
+        """Go on with a chat that was kept."""
+        kept = self._recorder.load(chat_id_of(self._store, name))
+        if kept is None:
+            raise ConfigError("The chat was deleted meanwhile.")
+        self._enter(Conversation(kept[0], self._recorder, self._settings.sampling(), kept[1]))
+        self._say(export.as_markdown(export.KeptChat(kept[0], kept[1])).rstrip())
+
+    def title(self, text: str) -> None:
+        """Call the chat something else."""
+        self._recorder.rename(self._conversation.chat_id, text)
+
+    def export(self, name: str) -> None:
+        """Write the chat to a file."""
+        kept = self._recorder.load(self._conversation.chat_id)
+        if kept is None or not kept[1]:
+            raise ConfigError("There is nothing to export yet.")
+        chat = export.KeptChat(*kept)
+        path = Path(name or export.file_name(chat, ".md"))
+        versions = [export.KeptChat(*version) for version in self._recorder.versions(chat.chat_id)]
+        text = export.as_json(versions) if path.suffix == ".json" else export.as_markdown(chat)
+        self._say(f"Written to {export.write_file(path, text)}")
+
+    def stats(self, _: str) -> None:
+        """Print what the last answer cost."""
+        for line in self._stats or ["There is no answer yet."]:
+            self._say(line)
+
+    def quit(self, _: str) -> None:
+        """Leave."""
+        self.is_over = True
+
+    def _begun(self) -> Conversation:
+        system = self._settings.text("chat.system_prompt") or self._domain.system_prompt.strip()
+        chat = ChatRecord(self._domain.name, system, self._answers.ready.model_name)
+        return Conversation(chat, self._recorder, self._settings.sampling())
+
+    def _enter(self, conversation: Conversation) -> None:
+        """Leave this chat for another; how the model thinks stays."""
+        conversation.thinking = self._conversation.thinking
+        self._conversation = conversation
+
+    def _choose_thinking(self, choice: str, tell: Callable[[str], None] | None) -> None:
+        if choice:
+            self._conversation.thinking = thinking_choice(choice, self._answers.ready, tell)
+
+    def _answer(self, exchange: Exchange) -> None:
+        interrupt = Interrupt(wait_s=PATIENT_WAIT_S)
+        with interrupt.installed():
+            ended = self._answers.give(self._conversation, exchange, interrupt)
+        if ended is not None:
+            top_k = self._answers.ready.top_k
+            self._stats = answer_record.stats_lines(ended.stats, ended.reason, top_k)
+            self._screen.note(answer_record.summary(ended.stats, ended.reason, top_k))
+            if exchange.is_on_approximate_context:
+                self._screen.note("Under EXACT, /again answers again and computes what came before exactly.")
+
+    def _last(self) -> Exchange:
+        if not self._conversation.exchanges:
+            raise ConfigError("There is no answer yet.", "Ask something first.")
+        return self._conversation.exchanges[-1]
+
+    def _say(self, text: str) -> None:
+        say(text)
+
+
+class PlainCommand(NamedTuple):
+    """A command: what stands behind its name, what it does, and by which method."""
+
+    takes: str
+    about: str
+    run: Callable[[PlainChat, str], None]
+
+
+COMMANDS = {
+    "/help": PlainCommand("", "list these commands", PlainChat.help),
+    "/new": PlainCommand("[DOMAIN]", "begin another chat", PlainChat.new),
+    "/domains": PlainCommand("", "what a chat can be about", PlainChat.domains),
+    "/system": PlainCommand("[TEXT]", "print or set the system prompt", PlainChat.system),
+    "/mode": PlainCommand("[exact|approx]", "print or set the mode", PlainChat.mode),
+    "/thinking": PlainCommand("[CHOICE]", "whether, or how hard, the model thinks first", PlainChat.thinking),
+    "/again": PlainCommand("", "answer the last question anew", PlainChat.again),
+    "/continue": PlainCommand("", "continue an answer that was stopped or cut", PlainChat.go_on),
+    "/undo": PlainCommand("", "delete the last question and its answer", PlainChat.undo),
+    "/chats": PlainCommand("[TEXT]", "list chats, or those in which a text is found", PlainChat.chats),
+    "/open": PlainCommand("CHAT", "go on with a chat: its id, the beginning of it, or last", PlainChat.open),
+    "/title": PlainCommand("TEXT", "call this chat something else", PlainChat.title),
+    "/export": PlainCommand("[FILE]", "write this chat to a file: .md to read, .json to keep", PlainChat.export),
+    "/stats": PlainCommand("", "what the last answer cost", PlainChat.stats),
+    "/quit": PlainCommand("", "leave; the chat is kept", PlainChat.quit),
+}
+
+
+def run_command(chat: PlainChat, line: str) -> None:
+    """Run a line that begins with a slash. Raises ConfigError for an unknown command, and what the command raises."""
+    name, _, rest = line.strip().partition(" ")
+    command = COMMANDS.get(name)
+    if command is None:
+        hint = "/help lists them; to send a line that begins with a slash, put a space before it."
+        raise ConfigError(f"There is no command {name}.", hint)
+    command.run(chat, rest.strip())

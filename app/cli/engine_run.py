@@ -1,0 +1,143 @@
+"""An engine without a screen: started, loaded, listened to, stopped, and ended whatever happens."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from app.cli.output.screen import HeadlessScreen
+from app.engine_link.bridge import EngineLink
+from app.engine_link.launch import make_link
+from app.process.instance import InstanceLock
+from app.storage.paths import AppPaths, make_private
+from engine.api import Load
+from engine.config import EngineConfig
+from engine.errors import MoeChatError
+from engine.events import EngineReady, Event, Failed
+
+EXIT_OK, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 130
+
+_POLL_S = 0.1
+_STOP_WAIT_S = 0.6
+"""How long a stopped answer may take to end before the engine is closed anyway. With that it is gone in two seconds."""
+PATIENT_WAIT_S = 3.0
+"""The same where the program goes on afterwards, and a second ctrl+c ends it at once."""
+
+
+class InputInterrupted(Exception):
+    """The user pressed ctrl+c while something was read from the terminal."""
+
+
+class Interrupt:
+    """Whether the user pressed ctrl+c: once stops what is going on, an answer or a line of input, twice ends the
+    program."""
+
+    def __init__(self, *, is_reading: bool = False, wait_s: float = _STOP_WAIT_S) -> None:
+        """`is_reading`: the first ctrl+c raises InputInterrupted, because reading goes on otherwise. `wait_s`: how long
+        a stopped answer may take to end."""
+        self.since: float | None = None
+        self._wait_s = wait_s
+        self._is_reading = is_reading
+        self._previous: Callable[[int, FrameType | None], object] | None = None
+
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        """The handler of SIGINT."""
+        if self.since is None:
+            self.since = time.monotonic()
+            if self._is_reading:
+                raise InputInterrupted
+        elif self._previous is not None:
+            self._previous(number, frame)
+        else:
+            raise KeyboardInterrupt
+
+    @property
+    def is_overdue(self) -> bool:
+        """The answer had its time to stop."""
+        return self.since is not None and time.monotonic() - self.since > self._wait_s
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """Handle SIGINT meanwhile, unless it is ignored."""
+        previous = signal.getsignal(signal.SIGINT)
+        if previous is signal.SIG_IGN:
+            yield
+            return
+        self._previous = previous if callable(previous) else None
+        signal.signal(signal.SIGINT, self.handle)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, previous)
+
+
+class EngineFailure(MoeChatError):
+    """The engine said Failed: the same words, as an exception."""
+
+    def __init__(self, failure: Failed) -> None:
+        super().__init__(failure.message, failure.hint)
+        self.title = failure.title
+        self.failure = failure
+
+
+@contextmanager
+def started_engine(paths: AppPaths, screen: HeadlessScreen) -> Iterator[EngineLink]:
+    """An engine's process, with no model yet, closed at the end whatever happens."""
+    link = make_link(paths)
+    try:
+        link.start()
+        yield link
+    finally:
+        link.close()
+        screen.clear_progress()
+
+
+@contextmanager
+def counted_as_running(screen: HeadlessScreen) -> Iterator[None]:
+    """Whatever else starts meanwhile knows of this run, and frees nothing it needs; another that runs is told."""
+    paths = AppPaths.from_environment()
+    lock = InstanceLock(paths.instance_lock)
+    if note := lock.acquire():
+        screen.note(note)
+    try:
+        yield
+    finally:
+        lock.release()
+        make_private(paths.data_dir)
+
+
+@contextmanager
+def running_engine(config: EngineConfig, screen: HeadlessScreen) -> Iterator[tuple[EngineLink, EngineReady]]:
+    """An engine with its model loaded, closed at the end whatever happens. Raises EngineFailure."""
+    with started_engine(AppPaths.from_environment(), screen) as link:
+        link.send(Load(config))
+        for event in events_of(link):
+            screen.event(event)
+            if isinstance(event, EngineReady):
+                yield link, event
+                return
+            if isinstance(event, Failed):
+                raise EngineFailure(event)
+
+
+def events_of(link: EngineLink) -> Iterator[Event]:
+    """Events as they come, without end."""
+    while True:
+        event = link.wait_event(_POLL_S)
+        if event is not None:
+            yield event
+
+
+def events_until_stopped(link: EngineLink, interrupt: Interrupt, on_interrupt: Callable[[], None]) -> Iterator[Event]:
+    """Events as they come. After ctrl+c: `on_interrupt` once, and those that come in a short while."""
+    is_told = False
+    while not interrupt.is_overdue:
+        event = link.wait_event(_POLL_S)
+        if event is not None:
+            yield event
+        if interrupt.since is not None and not is_told:
+            is_told = True
+            on_interrupt()

@@ -1,0 +1,1 @@
+"""What commands print: text for a person, progress, reports and JSON."""

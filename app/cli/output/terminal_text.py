@@ -1,0 +1,98 @@
+"""Where text leaves for a terminal or a pipe, and the one place that prints.
+
+Whatever is said is made safe here, not by those who say it: control characters, text directions and lone surrogates
+become visible signs, and what the output's encoding lacks becomes `?`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import sys
+from typing import IO
+
+from app.formatting.sanitise import json_text, visible
+from engine.errors import ConfigError
+
+_CLEAR_LINE = "\r\x1b[2K"
+
+
+class Bold(str):
+    """A piece of text that is printed in bold, where the output is a terminal and NO_COLOR is not set."""
+
+    __slots__ = ()
+
+
+def say(*pieces: str, end: str = "\n", stream: IO[str] | None = None) -> None:
+    """Print text at once, on standard output if no other stream is given."""
+    stream = stream or sys.stdout
+    is_styled = stream is not None and stream.isatty() and not os.environ.get("NO_COLOR")
+    _write(stream, "".join(_styled(piece, is_styled=is_styled) for piece in pieces) + end)
+
+
+def tell(*pieces: str, end: str = "\n") -> None:
+    """Print a remark on standard error."""
+    say(*pieces, end=end, stream=sys.stderr)
+
+
+def say_json(value: object, indent: int | None = 2) -> None:
+    """Print JSON on standard output."""
+    _write(sys.stdout, _encodable_json(json_text(value, indent)) + "\n")
+
+
+def say_json_line(value: object) -> None:
+    """Print JSON in one line."""
+    say_json(value, indent=None)
+
+
+def say_exported(text: str) -> None:
+    """Print what `export.as_json` made, which is safe as it is: made visible it would not come back as it was."""
+    _write(sys.stdout, _encodable_json(text))
+
+
+def clear_line() -> None:
+    """Empty the terminal's line on standard error."""
+    _write(sys.stderr, _CLEAR_LINE)
+
+
+def confirmed(question: str) -> bool:
+    """Ask on the terminal; only `y` and `yes` are a yes. Raises ConfigError where there is nobody to ask."""
+    if not sys.stdin.isatty():
+        raise ConfigError("There is nobody to ask: standard input is no terminal.", "Give --yes.")
+    tell(f"{question} [y/N] ", end="")
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def accept_any_bytes() -> None:
+    """Let no byte and no character stop a command: what cannot be read or written is replaced."""
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            with contextlib.suppress(OSError, ValueError):
+                reconfigure(errors="replace")
+
+
+def _styled(piece: str, *, is_styled: bool) -> str:
+    text = visible(piece)
+    return f"\x1b[1m{text}\x1b[0m" if is_styled and isinstance(piece, Bold) else text
+
+
+def _encodable_json(text: str) -> str:
+    """JSON as it is, or with escapes where the encoding of standard output lacks a character of it."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    if text.encode(encoding, "replace").decode(encoding, "replace") == text:
+        return text
+    return re.sub(r"[^\x00-\x7f]", lambda match: json.dumps(match[0])[1:-1], text)
+
+
+def _write(stream: IO[str] | None, text: str) -> None:
+    if stream is None:  # there is none, as under pythonw
+        return
+    try:
+        stream.write(text)
+    except UnicodeEncodeError:
+        encoding = getattr(stream, "encoding", None) or "ascii"
+        stream.write(text.encode(encoding, "replace").decode(encoding))
+    stream.flush()

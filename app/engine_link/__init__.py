@@ -1,0 +1,1 @@
+"""The link to the engine's process, without the screen."""

@@ -1,0 +1,1 @@
+"""Figures, progress and times as text, and text made safe."""

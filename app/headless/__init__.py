@@ -1,1 +1,0 @@
-"""Commands without a screen, one a file."""

@@ -1,1 +1,0 @@
-"""Chats kept: the database, its search, what goes in and out."""

@@ -1,1 +1,0 @@
-"""What the screen costs the answers, measured: `moe-chat bench screen`."""

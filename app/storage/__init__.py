@@ -1,0 +1,1 @@
+"""What is kept on disk: where it is, the database of chats, export and import."""

@@ -1,0 +1,225 @@
+"""The chat database's file: opened, checked, migrated, and its troubles told apart.
+
+StoreError (a MoeChatError)
+├── StoreLockedError     another program holds the database: try again later
+├── StoreDamagedError    the file is no database any more: `move_aside`, then begin anew
+├── StoreUnwritableError no permission, no space
+└── ChatMissingError     a turn of a chat that is not, or no more, kept
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from datetime import datetime
+from pathlib import Path
+from typing import TypeVar
+
+from app.storage.migrations import SEARCH_TRIGGERS, has_fts5, migrate
+from app.storage.paths import private_file, private_folder
+from engine.errors import MoeChatError
+
+_Result = TypeVar("_Result")
+
+_LOCKED = ("SQLITE_BUSY", "SQLITE_LOCKED")
+_DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
+_MAGIC = b"SQLite format 3\0"
+_NO_INDEX = "vtable constructor failed"
+"""What SQLite says where an index is so damaged that it cannot be opened."""
+_LOCK_WAIT_S = 0.2
+"""How long a write waits for another program: it runs between two frames, so not long."""
+
+
+class StoreError(MoeChatError):
+    """The chat database cannot be used."""
+
+    title = "Chat database"
+
+
+class StoreLockedError(StoreError):
+    """Another program holds the database."""
+
+
+class StoreDamagedError(StoreError):
+    """The file is damaged."""
+
+
+class StoreUnwritableError(StoreError):
+    """The database cannot be written at all."""
+
+
+class ChatMissingError(StoreError):
+    """The turn's chat is not in the database."""
+
+
+class ChatDatabase:
+    """One connection to the database at `path`, made at the first use."""
+
+    def __init__(self, path: Path, tell: Callable[[str], None], *, checks_at_open: bool = True) -> None:
+        """`tell` is called where a text in the file is damaged, or the search index was."""
+        self.path = path
+        self._tell = tell
+        self._checks_at_open = checks_at_open
+        self.can_index = False
+        """Whether this SQLite has full-text search; known once the database is open."""
+        self._connection: sqlite3.Connection | None = None
+
+    def run(self, work: Callable[[sqlite3.Connection], _Result]) -> _Result:
+        """Do something with the open database, each statement a transaction of its own. Raises StoreError."""
+        try:
+            if self._connection is None:
+                self._connection = self._connect()
+            try:
+                return work(self._connection)
+            except sqlite3.DatabaseError as error:
+                if not self._has_mended_index(error, self._connection):
+                    raise
+                return work(self._connection)
+        except sqlite3.DatabaseError as error:
+            raise self._translated(error) from error
+        except OSError as error:
+            raise StoreUnwritableError(
+                f"{self.path} cannot be written: {error.strerror}.", "Chats are kept in memory until it can."
+            ) from error
+
+    def run_whole(self, work: Callable[[sqlite3.Connection], _Result]) -> _Result:
+        """Like `run`, as one transaction: all of it is kept or nothing. Raises StoreError."""
+
+        def transaction(connection: sqlite3.Connection) -> _Result:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                result = work(connection)
+                connection.execute("COMMIT")
+            except BaseException:
+                connection.rollback()
+                raise
+            return result
+
+        return self.run(transaction)
+
+    def move_aside(self) -> Path:
+        """Rename the database and its -wal and -shm to a dated name; the next use begins anew.
+
+        Returns the new name. Raises OSError.
+        """
+        self.close()
+        stamp = datetime.now().strftime("%Y%m%d-%H%M%S-%f")
+        aside = self.path.with_name(f"{self.path.stem}.damaged-{stamp}{self.path.suffix}")
+        for suffix in ("", "-wal", "-shm"):
+            part = self.path.with_name(self.path.name + suffix)
+            if part.exists():
+                part.rename(aside.with_name(aside.name + suffix))
+        return aside
+
+    def close(self) -> None:
+        """Close the database; the next use opens it again."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def check(self) -> None:
+        """Read the whole file for damage, over a connection of its own. Raises StoreDamagedError.
+
+        A file that is moved aside meanwhile, because its damage was met elsewhere, is not reported again.
+        """
+        if not self.path.exists():
+            return
+        checked = self.path.stat()
+        try:
+            self._check_alone()
+        except StoreDamagedError:
+            if self.path.exists() and os.path.samestat(checked, self.path.stat()):
+                raise
+
+    def _check_alone(self) -> None:
+        try:
+            with closing(sqlite3.connect(self.path, timeout=_LOCK_WAIT_S, isolation_level=None)) as connection:
+                connection.execute("PRAGMA query_only = ON")
+                self._check(connection)
+        except sqlite3.DatabaseError as error:
+            translated = self._translated(error)
+            if isinstance(translated, StoreDamagedError):
+                raise translated from error
+
+    def _check(self, connection: sqlite3.Connection) -> None:
+        """Raises StoreDamagedError. A damaged search index is none: it is made anew where it is met."""
+        verdicts = [str(verdict) for (verdict,) in connection.execute("PRAGMA quick_check(9)")]
+        damage = [verdict for verdict in verdicts if verdict != "ok" and "FTS5" not in verdict]
+        if damage:
+            raise StoreDamagedError(f"{self.path} is damaged: {damage[0]}.")
+
+    def _has_mended_index(self, error: sqlite3.DatabaseError, connection: sqlite3.Connection) -> bool:
+        """A damaged search index costs no chat: it is made anew from the texts, or done without.
+
+        False: it was something else.
+        """
+        is_index = getattr(error, "sqlite_errorname", "") == "SQLITE_CORRUPT_VTAB" or _NO_INDEX in str(error)
+        if not self.can_index or not is_index:
+            return False
+        try:
+            for index in ("turn_index", "title_index"):
+                connection.execute(f"INSERT INTO {index} ({index}) VALUES ('rebuild')")
+        except sqlite3.DatabaseError:
+            self.can_index = False
+            for trigger in SEARCH_TRIGGERS:
+                connection.execute(f"DROP TRIGGER IF EXISTS {trigger}")
+            self._tell("The search index is damaged: searching reads every text, which is slower.")
+        else:
+            self._tell("The search index was damaged; it was made anew.")
+        return True
+
+    def _decoded(self, stored: bytes) -> str:
+        """A text from the file; damaged bytes become U+FFFD."""
+        try:
+            return stored.decode()
+        except UnicodeDecodeError:
+            self._tell("A text in the chat database is damaged: \ufffd stands for what cannot be read.")
+            return stored.decode("utf-8", "replace")
+
+    def _connect(self) -> sqlite3.Connection:
+        private_folder(self.path.parent)
+        self._check_header()
+        private_file(self.path)
+        connection = sqlite3.connect(self.path, timeout=_LOCK_WAIT_S, isolation_level=None)
+        connection.text_factory = self._decoded
+        try:
+            connection.execute("PRAGMA foreign_keys = ON")
+            if self._checks_at_open:
+                self._check(connection)
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            self.can_index = has_fts5(connection)
+            migrate(connection, can_index=self.can_index)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _check_header(self) -> None:
+        """Tell a file that is no database before SQLite opens it and deletes the -wal, which may hold chats."""
+        if self.path.exists() and not self.path.is_file():
+            raise StoreUnwritableError(
+                f"{self.path} is not a file.", "Remove it; chats are kept in memory until it can be written."
+            )
+        if self.path.exists():
+            with self.path.open("rb") as file:
+                header = file.read(len(_MAGIC))
+            if header not in (b"", _MAGIC):
+                raise StoreDamagedError(f"{self.path} is damaged: it does not begin like a database.")
+
+    def _translated(self, error: sqlite3.DatabaseError) -> StoreError:
+        name = getattr(error, "sqlite_errorname", "")
+        if name.startswith(_LOCKED):
+            return StoreLockedError(
+                "Another program holds the chat database.",
+                "This chat is kept in memory and saved as soon as it is free.",
+            )
+        if name == "SQLITE_CONSTRAINT_FOREIGNKEY":
+            return ChatMissingError("The chat is no longer kept.", "It was deleted meanwhile.")
+        if name.startswith(_DAMAGED) or "malformed" in str(error):
+            return StoreDamagedError(f"{self.path} is damaged: {error}.")
+        return StoreUnwritableError(
+            f"The chat database cannot be written: {error}.", "Chats are kept in memory until it can."
+        )

@@ -1,0 +1,147 @@
+"""Rows of the database as records. A row may be damaged: what of it can be read is read, and what cannot is said.
+
+A record without an id or a place cannot be used: such a row is None. Anything else that is damaged costs itself only.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from app.storage.records import (
+    ASSISTANT,
+    COMPLETE,
+    FAILED,
+    PARTIAL,
+    STOPPED,
+    USER,
+    ChatRecord,
+    ChatSummary,
+    TurnRecord,
+    title_from,
+)
+
+_ID = re.compile(r"[^\x00-\x20\ufffd]+")
+_STATES = (COMPLETE, PARTIAL, STOPPED, FAILED)
+_NO_TIME = "1970-01-01T00:00:00.000+00:00"
+
+
+class ReadChat(NamedTuple):
+    """A chat's row: its record, if it can be used, and what of it could not be read; empty: nothing."""
+
+    record: ChatRecord | None
+    problem: str = ""
+
+
+class ReadTurn(NamedTuple):
+    """A turn's row, likewise."""
+
+    record: TurnRecord | None
+    problem: str = ""
+
+
+def text_of(value: object) -> str:
+    """A value of a text column. Damaged, it may be bytes, a number or NULL."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return "" if value is None else str(value)
+
+
+def chat_of(row: Sequence[object]) -> ReadChat:
+    """A row of `domain, system_prompt, model, chat_id, created_at, title, parent_chat_id, branched_at`."""
+    domain, system_prompt, model, chat_id, created_at, title, parent_chat_id, branched_at = row
+    if not _is_id(chat_id):
+        return ReadChat(None, "A chat cannot be read: its id is damaged.")
+    assert isinstance(chat_id, str)
+    chat = ChatRecord(
+        text_of(domain),
+        text_of(system_prompt),
+        text_of(model),
+        chat_id,
+        _time_of(created_at),
+        text_of(title),
+        parent_chat_id if isinstance(parent_chat_id, str) else None,
+        branched_at if isinstance(branched_at, int) else None,
+    )
+    texts = (domain, system_prompt, model, title)
+    problem = f"Parts of chat {chat_id[:8]} cannot be read." if any(map(_is_bytes, texts)) else ""
+    return ReadChat(chat, problem)
+
+
+def turn_of(row: Sequence[object]) -> ReadTurn:
+    """A row of `chat_id, position, role, text, state, mode_label, stats, markers, turn_id, created_at, thinking`."""
+    chat_id, position, role, text, state, mode_label, stats, markers, turn_id, created_at, thinking = row
+    of_chat = f"of chat {chat_id[:8]}" if isinstance(chat_id, str) else "of a chat"
+    is_usable = _is_id(chat_id) and _is_id(turn_id) and isinstance(position, int) and position >= 0
+    if not is_usable or role not in (USER, ASSISTANT):
+        return ReadTurn(None, f"A turn {of_chat} cannot be read.")
+    assert isinstance(chat_id, str)
+    assert isinstance(turn_id, str)
+    assert isinstance(position, int)
+    kept_stats, kept_markers = _json_of(stats, None), _json_of(markers, [])
+    is_whole = (kept_stats is None or isinstance(kept_stats, dict)) and _is_texts(kept_markers) and state in _STATES
+    turn = TurnRecord(
+        chat_id,
+        position,
+        str(role),
+        text_of(text),
+        str(state) if state in _STATES else PARTIAL,
+        text_of(mode_label),
+        kept_stats if isinstance(kept_stats, dict) else None,
+        list(kept_markers) if isinstance(kept_markers, list) and _is_texts(kept_markers) else [],
+        turn_id,
+        _time_of(created_at),
+        text_of(thinking),
+    )
+    is_whole = is_whole and not any(map(_is_bytes, (text, mode_label, thinking)))
+    return ReadTurn(turn, "" if is_whole else f"Parts of turn {position + 1} {of_chat} cannot be read.")
+
+
+def summary_of(row: Sequence[object]) -> ChatSummary | None:
+    """A row of `chat_id, title, question, updated_at, num_turns, domain, model, parent_chat_id`; None without an id."""
+    chat_id, title, question, updated_at, num_turns, domain, model, parent_chat_id = row
+    if not _is_id(chat_id):
+        return None
+    return ChatSummary(
+        str(chat_id),
+        text_of(title) or title_from(text_of(question)),
+        _time_of(updated_at),
+        num_turns if isinstance(num_turns, int) else 0,
+        text_of(domain),
+        text_of(model),
+        parent_chat_id if isinstance(parent_chat_id, str) else None,
+    )
+
+
+def _is_id(value: object) -> bool:
+    return isinstance(value, str) and _ID.fullmatch(value) is not None
+
+
+def _is_bytes(value: object) -> bool:
+    return isinstance(value, bytes)
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(part, str) for part in value)
+
+
+def _time_of(value: object) -> str:
+    """A kept time; the beginning of time where it cannot be read, so that lists stay in order."""
+    try:
+        datetime.fromisoformat(text_of(value))
+    except ValueError:
+        return _NO_TIME
+    return text_of(value)
+
+
+def _json_of(value: object, nothing: object) -> object:
+    """The value of a JSON column; an Ellipsis where it is damaged."""
+    if value is None:
+        return nothing
+    try:
+        return json.loads(text_of(value))
+    except (ValueError, RecursionError):
+        return ...

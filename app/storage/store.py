@@ -1,0 +1,262 @@
+"""Chats in SQLite. Writes are whole records by id, so that any of them may be repeated."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from app.formatting.sanitise import whole
+from app.storage import rows as chat_rows
+from app.storage import search as chat_search
+from app.storage.database import ChatDatabase
+from app.storage.records import ChatRecord, ChatSummary, Hit, TurnRecord
+
+_CHAT_COLUMNS = "domain, system_prompt, model, chat_id, created_at, title, parent_chat_id, branched_at"
+_TURN_COLUMNS = "chat_id, position, role, text, state, mode_label, stats, markers, turn_id, created_at, thinking"
+
+_SAVE_CHAT = f"""
+INSERT INTO chats ({_CHAT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, (SELECT chat_id FROM chats WHERE chat_id = ?), ?)
+ON CONFLICT (chat_id) DO UPDATE SET model = excluded.model, domain = excluded.domain,
+system_prompt = excluded.system_prompt, parent_chat_id = coalesce(chats.parent_chat_id, excluded.parent_chat_id)
+"""
+"""A title given meanwhile stays. A parent that has been deleted is no parent."""
+
+_LINK = """
+UPDATE chats SET parent_chat_id = (SELECT chat_id FROM chats WHERE chat_id = ?), branched_at = ? WHERE chat_id = ?
+"""
+
+_SAVE_TURN = f"""
+INSERT INTO turns ({_TURN_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (turn_id) DO UPDATE SET position = excluded.position, text = excluded.text, state = excluded.state,
+mode_label = excluded.mode_label, stats = excluded.stats, markers = excluded.markers, thinking = excluded.thinking
+"""
+
+_SUMMARIES = """
+SELECT chats.chat_id, chats.title,
+    (SELECT substr(text, 1, 1200) FROM turns WHERE turns.chat_id = chats.chat_id AND role = 'user'
+     ORDER BY position LIMIT 1),
+    coalesce(max(turns.created_at), chats.created_at) AS updated_at, count(turns.chat_id),
+    chats.domain, chats.model, chats.parent_chat_id
+FROM chats LEFT JOIN turns INDEXED BY turns_by_time ON turns.chat_id = chats.chat_id
+"""
+_NEWEST_FIRST = " GROUP BY chats.chat_id ORDER BY updated_at DESC, chats.chat_number DESC"
+
+NO_END = 2**62
+"""A position behind every turn."""
+
+
+class ChatStore:
+    """The chat database at `path`, opened and migrated on first use. Every method may raise a StoreError.
+
+    A row that cannot be read is left out, and `tell` is called with what is to be said about it, once.
+    """
+
+    def __init__(self, path: Path, *, checks_at_open: bool = True) -> None:
+        """Without `checks_at_open` the file is checked by `check` only, which takes seconds where there is much."""
+        self.path = path
+        self.tell: Callable[[str], None] = lambda _: None
+        self._database = ChatDatabase(path, self._tell_once, checks_at_open=checks_at_open)
+        self._told: set[str] = set()
+
+    def open(self) -> None:
+        """Open, check and migrate the database now rather than at the first use."""
+        self._database.run(lambda connection: None)
+
+    def check(self) -> None:
+        """Read the whole file for damage, over a connection of its own: any thread may. Raises StoreDamagedError."""
+        self._database.check()
+
+    @property
+    def can_index(self) -> bool:
+        """Whether searches use a full-text index. Without one every text is read, which is slower."""
+        self.open()
+        return self._database.can_index
+
+    # Writing
+
+    def save_chat(self, chat: ChatRecord) -> None:
+        """Write a chat, in place of an earlier version of it."""
+        self._database.run(lambda connection: connection.execute(_SAVE_CHAT, _chat_values(chat)))
+
+    def save_turn(self, turn: TurnRecord) -> None:
+        """Write a turn, in place of an earlier version of it. Raises ChatMissingError when its chat is not kept."""
+        self._database.run(lambda connection: connection.execute(_SAVE_TURN, _turn_values(turn)))
+
+    def save_whole(self, chat: ChatRecord, turns: Iterable[TurnRecord]) -> None:
+        """Write a chat with its turns: all of it or nothing."""
+        self.save_all([(chat, turns)])
+
+    def save_all(
+        self,
+        chats: Iterable[tuple[ChatRecord, Iterable[TurnRecord]]],
+        links: Mapping[str, tuple[str, int | None]] | None = None,
+    ) -> None:
+        """Write chats with their turns, each behind its parent: all of them or nothing.
+
+        `links` has, by the id of a chat that is kept, its parent's id and the last position they share.
+        """
+
+        def write(connection: sqlite3.Connection) -> None:
+            for chat, turns in chats:
+                connection.execute(_SAVE_CHAT, _chat_values(chat))
+                connection.executemany(_SAVE_TURN, [_turn_values(turn) for turn in turns])
+            connection.executemany(_LINK, [(*link, chat_id) for chat_id, link in (links or {}).items()])
+
+        self._database.run_whole(write)
+
+    def rename(self, chat_id: str, title: str) -> None:
+        """Call a chat something else; an empty title makes one from its first question again."""
+        values = (whole(" ".join(title.split())), chat_id)
+        self._database.run(
+            lambda connection: connection.execute("UPDATE chats SET title = ? WHERE chat_id = ?", values)
+        )
+
+    def delete_chat(self, chat_id: str) -> None:
+        """Delete a chat and its turns. Its branches stay: they hold copies."""
+        self._database.run(lambda connection: connection.execute("DELETE FROM chats WHERE chat_id = ?", (chat_id,)))
+
+    def delete_turns(self, chat_id: str, from_position: int, before_position: int = NO_END) -> None:
+        """Delete the turns of a chat from `from_position` on, those from `before_position` on excepted."""
+        where = "chat_id = ? AND position >= ? AND position < ?"
+        values = (chat_id, from_position, before_position)
+        self._database.run(lambda connection: connection.execute(f"DELETE FROM turns WHERE {where}", values))
+
+    # Reading
+
+    def chat(self, chat_id: str) -> ChatRecord | None:
+        """The chat with that id."""
+        found = self._chats("WHERE chat_id = ?", chat_id)
+        return found[0] if found else None
+
+    def chats(self) -> list[ChatRecord]:
+        """Every chat, the oldest first."""
+        return self._chats("ORDER BY created_at")
+
+    def matching(self, prefix: str) -> list[str]:
+        """The ids of the chats that begin with `prefix`, at most ten."""
+        rows = self._database.run(
+            lambda connection: connection.execute(
+                "SELECT chat_id FROM chats WHERE substr(chat_id, 1, length(?1)) = ?1 LIMIT 10", (prefix,)
+            ).fetchall()
+        )
+        return [chat_rows.text_of(chat_id) for (chat_id,) in rows]
+
+    def turns(self, chat_id: str) -> list[TurnRecord]:
+        """The turns of a chat, in order."""
+        rows = self._database.run(
+            lambda connection: connection.execute(
+                f"SELECT {_TURN_COLUMNS} FROM turns WHERE chat_id = ? ORDER BY position", (chat_id,)
+            ).fetchall()
+        )
+        return self._turns(rows)
+
+    def summary(self, chat_id: str) -> ChatSummary | None:
+        """A chat as a line of the list."""
+        rows = self._database.run(
+            lambda connection: connection.execute(
+                f"{_SUMMARIES} WHERE chats.chat_id = ?{_NEWEST_FIRST}", (chat_id,)
+            ).fetchall()
+        )
+        return next(map(chat_rows.summary_of, rows), None)
+
+    def summaries(self, limit: int = 100, offset: int = 0) -> list[ChatSummary]:
+        """The list of chats, the one with the newest turn first."""
+        rows = self._database.run(
+            lambda connection: connection.execute(
+                f"{_SUMMARIES}{_NEWEST_FIRST} LIMIT ? OFFSET ?", (limit, offset)
+            ).fetchall()
+        )
+        found = [chat_rows.summary_of(row) for row in rows]
+        if None in found:
+            self._tell_once("A chat cannot be read: its id is damaged.")
+        return [summary for summary in found if summary is not None]
+
+    def num_chats(self) -> int:
+        """How many chats are kept."""
+        return int(
+            self._database.run(lambda connection: connection.execute("SELECT count(*) FROM chats").fetchone())[0]
+        )
+
+    def search(self, text: str, limit: int = 50) -> list[Hit]:
+        """Where `text` is found: titles first, then turns, the newest first. Any text is a valid search."""
+        found = self._database.run(
+            lambda connection: chat_search.find(connection, text, limit, can_index=self._database.can_index)
+        )
+        summaries = {chat_id: self.summary(chat_id) for chat_id in dict.fromkeys(match.chat_id for match in found)}
+        hits = []
+        for match in found:
+            chat = summaries[match.chat_id]
+            if chat is not None:
+                turn = None if match.turn_id is None else self.turn(match.turn_id)
+                hits.append(Hit(chat, turn, match.snippet))
+        return hits
+
+    def turn(self, turn_id: str) -> TurnRecord | None:
+        """The turn with that id."""
+        rows = self._database.run(
+            lambda connection: connection.execute(
+                f"SELECT {_TURN_COLUMNS} FROM turns WHERE turn_id = ?", (turn_id,)
+            ).fetchall()
+        )
+        return next(iter(self._turns(rows)), None)
+
+    # The file
+
+    def move_aside(self) -> Path:
+        """Rename a damaged database; the next use begins anew. Returns the new name. Raises OSError."""
+        return self._database.move_aside()
+
+    def close(self) -> None:
+        """Close the database."""
+        self._database.close()
+
+    def _chats(self, rest: str, *values: str) -> list[ChatRecord]:
+        rows = self._database.run(
+            lambda connection: connection.execute(f"SELECT {_CHAT_COLUMNS} FROM chats {rest}", values).fetchall()
+        )
+        read = [chat_rows.chat_of(row) for row in rows]
+        for _, problem in read:
+            self._tell_once(problem)
+        return [chat for chat, _ in read if chat is not None]
+
+    def _turns(self, rows: Sequence[Sequence[object]]) -> list[TurnRecord]:
+        read = [chat_rows.turn_of(row) for row in rows]
+        for _, problem in read:
+            self._tell_once(problem)
+        return [turn for turn, _ in read if turn is not None]
+
+    def _tell_once(self, problem: str) -> None:
+        if problem and problem not in self._told:
+            self._told.add(problem)
+            self.tell(problem)
+
+
+def _chat_values(chat: ChatRecord) -> tuple[object, ...]:
+    return (
+        whole(chat.domain),
+        whole(chat.system_prompt),
+        whole(chat.model),
+        chat.chat_id,
+        chat.created_at,
+        whole(chat.title),
+        chat.parent_chat_id,
+        chat.branched_at,
+    )
+
+
+def _turn_values(turn: TurnRecord) -> tuple[object, ...]:
+    return (
+        turn.chat_id,
+        turn.position,
+        turn.role,
+        whole(turn.text),
+        turn.state,
+        turn.mode_label,
+        None if turn.stats is None else json.dumps(turn.stats),
+        json.dumps(turn.markers),
+        turn.turn_id,
+        turn.created_at,
+        whole(turn.thinking),
+    )

@@ -1,0 +1,91 @@
+"""What lists of chats say about one: when, how long, in which domain, by which model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from app.domains.domain import title_of
+from app.storage.records import ChatSummary
+
+_WEEK_DAYS = 7
+
+
+def moment(written: str) -> str:
+    """A kept time on the user's clock: `2026-01-31 14:03`."""
+    at = _parsed(written)
+    return at.strftime("%Y-%m-%d %H:%M") if at else written
+
+
+def when(written: str, now: datetime | None = None) -> str:
+    """A kept time as people say it: `5 min ago`, `14:03`, `yesterday 14:03`, `Monday 14:03`, `31 Jan`, `2025-01-31`."""
+    at, now = _parsed(written), now or datetime.now().astimezone()
+    if at is None:
+        return written
+    days = (now.date() - at.date()).days
+    minutes = (now - at).total_seconds() / 60
+    if 0 <= minutes < 60:
+        return "just now" if minutes < 1 else f"{minutes:.0f} min ago"
+    if days == 0:
+        return f"{at:%H:%M}"
+    if days == 1:
+        return f"yesterday {at:%H:%M}"
+    if 1 < days < _WEEK_DAYS:
+        return f"{at:%A %H:%M}"
+    return f"{at.day} {at:%b}" if at.year == now.year else f"{at:%Y-%m-%d}"
+
+
+def num_turns(number: int) -> str:
+    """`1 turn`, `12 turns`."""
+    return f"{number} turn" if number == 1 else f"{number} turns"
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A chat and those that branched from it, which are versions of it. The newest stands for all."""
+
+    versions: tuple[ChatSummary, ...]
+
+    @property
+    def newest(self) -> ChatSummary:
+        """The one with the newest turn."""
+        return self.versions[0]
+
+    @property
+    def chat_ids(self) -> tuple[str, ...]:
+        """The ids of all of them."""
+        return tuple(chat.chat_id for chat in self.versions)
+
+    def about(self, now: datetime | None = None) -> str:
+        """`5 min ago · 12 turns · Maths · demo · 3 versions`."""
+        chat = self.newest
+        parts = [when(chat.updated_at, now), num_turns(chat.num_turns), title_of(chat.domain), chat.model]
+        if len(self.versions) > 1:
+            parts.append(f"{len(self.versions)} versions")
+        return " · ".join(part for part in parts if part)
+
+
+def families(chats: Iterable[ChatSummary]) -> list[Family]:
+    """Chats, the newest first, as families in the order of their newest ones."""
+    known = {chat.chat_id: chat for chat in chats}
+    members: dict[str, list[ChatSummary]] = {}
+    for chat in known.values():
+        members.setdefault(_root(known, chat), []).append(chat)
+    return [Family(tuple(versions)) for versions in members.values()]
+
+
+def _root(known: dict[str, ChatSummary], chat: ChatSummary) -> str:
+    """The oldest ancestor that is known. An imported file may hold a circle: none is gone round twice."""
+    passed = {chat.chat_id}
+    while (parent := known.get(chat.parent_chat_id or "")) is not None and parent.chat_id not in passed:
+        passed.add(parent.chat_id)
+        chat = parent
+    return min(passed) if chat.parent_chat_id in passed else chat.chat_id
+
+
+def _parsed(written: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(written).astimezone()
+    except ValueError:
+        return None

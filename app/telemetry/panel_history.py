@@ -1,0 +1,66 @@
+"""All that the panels remember. It watches every state, whether or not a panel is on screen."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from itertools import pairwise
+
+from app.telemetry.event_log import EventLog
+from app.telemetry.expert_use import ExpertUse
+from app.telemetry.outcomes import OutcomeHistory
+from engine.events import EngineReady, Event, Snapshot
+
+MAX_LOOKS = 128
+
+
+class PanelHistory:
+    """Fed with events and states in their order; states seen before are passed over."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self.log = EventLog(clock)
+        self.ready: EngineReady | None = None
+        self._start()
+
+    def _start(self) -> None:
+        self.snapshot: Snapshot | None = None
+        """The last state seen."""
+        self.outcomes = OutcomeHistory()
+        self.use = ExpertUse()
+        self.layer_outcomes: deque[tuple[tuple[int, int], ...]] = deque(maxlen=MAX_LOOKS)
+        """(hits, routed) of every layer since load, one entry a look in which something was routed."""
+        self.link_bytes_per_s: deque[float | None] = deque(maxlen=MAX_LOOKS)
+
+    def note(self, happened: list[Event]) -> None:
+        """Take in the engine's events."""
+        self.log.note(happened)
+        for event in happened:
+            if isinstance(event, EngineReady):
+                self.ready = event
+                self._start()
+
+    def see(self, snapshot: Snapshot) -> None:
+        """Take in a state."""
+        before, self.snapshot = self.snapshot, snapshot
+        if before is not None and before.sequence == snapshot.sequence and before.phase == snapshot.phase:
+            return
+        self.outcomes.see(snapshot)
+        self.use.see(snapshot)
+        self.log.see(snapshot)
+        if snapshot.phase != "idle":
+            self.link_bytes_per_s.append(snapshot.link.bytes_per_s)
+        served = tuple((layer.hits, layer.routed) for layer in snapshot.layer_counters)
+        if not self.layer_outcomes or self.layer_outcomes[-1] != served:
+            self.layer_outcomes.append(served)
+
+    def layer_hit_rates(self, layer: int) -> list[float | None]:
+        """Hits over routed of one layer between the looks, oldest first; None where nothing was routed in it."""
+        rates: list[float | None] = []
+        looks = list(self.layer_outcomes)
+        for earlier, later in pairwise(looks):
+            if layer >= min(len(earlier), len(later)):
+                continue
+            hits, routed = (later[layer][part] - earlier[layer][part] for part in (0, 1))
+            rates.append(hits / routed if routed > 0 else None)
+        return rates

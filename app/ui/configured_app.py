@@ -1,0 +1,189 @@
+"""An app under the user's settings: theme, keys and palette, model, and the screens that change them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from textual.actions import parse
+from textual.app import App, SystemCommand
+from textual.filter import LineFilter
+from textual.screen import Screen
+
+from app.engine_link.bridge import EngineBridge
+from app.formatting.sanitise import visible
+from app.settings.actions import ACTIONS, Action
+from app.settings.setting import Kind, Setting, Value
+from app.settings.settings import Settings
+from app.ui import themes
+from app.ui.key_map import KeyMap
+from app.ui.safe_lines import SafeLines
+from engine.config import EngineConfig
+from engine.errors import ConfigError
+
+
+class ConfiguredApp(App[None]):
+    """What of the app has to do with settings. `settings_changed` tells what else has to follow."""
+
+    def __init__(self, bridge: EngineBridge, settings: Settings, *, is_light_terminal: bool = False) -> None:
+        super().__init__()
+        self.bridge = bridge
+        self.settings = settings
+        self.key_map = KeyMap()
+        self._safe_lines = SafeLines()
+        self._is_light_terminal = is_light_terminal
+        for theme in themes.load_themes():
+            self.register_theme(theme)
+        self._follow_theme()
+        self._follow_keys()
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """What every line of every widget goes through, the last of it what keeps the terminal from being commanded."""
+        return [*super().get_line_filters(), self._safe_lines]
+
+    def settings_changed(self) -> None:
+        """Values changed that are neither the theme nor the engine's, or the keys."""
+
+    def tell_settings_problems(self) -> None:
+        """Say what of the settings cannot be used."""
+        for problem in (*self.settings.problems, *self.key_map.problems):
+            self.notify(visible(problem), severity="warning", timeout=15, markup=False)
+
+    # What the user does
+
+    def action_settings(self) -> None:
+        """Every setting."""
+        from app.ui.screens.settings import SettingsScreen
+
+        if not isinstance(self.screen, SettingsScreen):
+            screen = SettingsScreen(self.settings, lambda: self.key_map, self._change, self._needs_loading)
+            self.push_screen(screen)
+
+    def action_choose_model(self) -> None:
+        """The models on this machine."""
+        from app.ui.screens.model_picker import ModelPicker
+
+        if not isinstance(self.screen, ModelPicker):
+            self.push_screen(ModelPicker(self.model_folders(), self.bridge.config.model), self._model_chosen)
+
+    def action_command_palette(self) -> None:
+        """Every action by name."""
+        from app.ui.widgets.palette import Palette
+
+        if not isinstance(self.screen, Palette):
+            self.push_screen(Palette(id="--command-palette"))
+
+    def action_save_picture(self) -> None:
+        """The screen as an SVG file, and where it is."""
+        from app.ui.picture import picture_folder, save_picture
+
+        try:
+            path = save_picture(self, picture_folder())
+        except OSError as error:
+            self.notify(visible(f"The picture could not be written: {error}"), severity="error", markup=False)
+        else:
+            self.notify(visible(f"Saved {path}"), timeout=8, markup=False)
+
+    def action_load_settings(self) -> None:
+        """Have the model loaded with what the settings say now; the chat stays."""
+        try:
+            self.bridge.load(self.settings.engine_config())
+        except ConfigError as error:
+            self.notify(visible(f"{error.message} {error.hint}"), severity="error", timeout=10, markup=False)
+
+    def action_toggle_theme(self) -> None:
+        """Dark or light; kept."""
+        other = themes.other_mode(self.theme)
+        self.settings.overrule(["screen.theme"])
+        self.save_settings({"screen.theme": other})
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """The palette: every action that can be taken now, the screen's own first."""
+        for action in sorted(ACTIONS, key=lambda action: action.scope == "app"):
+            owner = self if action.scope == "app" else screen
+            if action.call and action.in_palette and self._can_run(action, owner):
+                keys = self.key_map.keys_text(action)
+                about = f"{action.meaning} ({keys})" if keys else action.meaning
+                yield SystemCommand(action.title, about, partial(self.run_action, action.call, owner))
+
+    def _can_run(self, action: Action, owner: App[None] | Screen[object]) -> bool:
+        """Whether `owner` has the action, and would take it now."""
+        name, parameters = parse(action.call)[1:]
+        is_there = owner is self or action.scope in getattr(owner, "ACTION_SCOPE", "").split()
+        return is_there and bool(owner.check_action(name, parameters))
+
+    def model_folders(self) -> list[Path]:
+        """Where the model picker looks, beside the Hugging Face cache."""
+        folders = self.settings.value("model.folders")
+        return [Path(folder).expanduser() for folder in folders] if isinstance(folders, list) else []
+
+    def choose(self, chosen: Mapping[str, Value | None]) -> None:
+        """Take, keep and load what was chosen about the model; for this run it wins over the command line."""
+        changes = dict(chosen)
+        model = changes.get("model.name")
+        if isinstance(model, str) and (folders := self._with_folder_of(model)) is not None:
+            changes["model.folders"] = folders
+        self.settings.overrule(changes)
+        self.save_settings(changes)
+        self.action_load_settings()
+
+    def save_settings(self, changes: Mapping[str, Value | None]) -> None:
+        """Change settings of which it is known that they are valid. They hold even where they cannot be saved."""
+        try:
+            self.settings.change(changes)
+        except OSError as error:
+            self.settings.hold(changes)
+            text = f"The settings could not be saved ({error.strerror or error}); they hold until you leave."
+            self.notify(visible(text), severity="warning", timeout=10, markup=False)
+        self._follow_theme()
+        self.settings_changed()
+
+    def _model_chosen(self, model: str | None) -> None:
+        if model is not None:
+            self.choose({"model.name": model})
+
+    def _with_folder_of(self, model: str) -> list[str] | None:
+        """The known folders and the model's own; None when it is known already, or no folder."""
+        path, folders = Path(model).expanduser(), self.model_folders()
+        if not path.is_absolute() or any(folder in (path, path.parent) for folder in folders):
+            return None
+        return [*map(str, folders), str(path)]
+
+    def _needs_loading(self) -> bool:
+        """The engine runs, or loads, with other settings than those that hold."""
+        running = self.bridge.config
+        return self._wanted(running) != running
+
+    def _wanted(self, running: EngineConfig) -> EngineConfig:
+        try:
+            return replace(self.settings.engine_config(), mode=running.mode)
+        except ConfigError:
+            return running
+
+    def _change(self, row: Setting, value: Value | None) -> None:
+        """Save one change of the settings screen, and follow it. Raises ConfigError and OSError."""
+        if row.kind is Kind.KEYS:
+            keys = row.text(value) or None
+            problems = KeyMap({**self.settings.key_map, row.name: keys}).problems if keys else []
+            if new := [problem for problem in problems if problem not in self.key_map.problems]:
+                raise ConfigError(new[0])
+            self.settings.change_keys(row.name, keys)
+            self._follow_keys()
+            self.settings_changed()
+            return
+        self.settings.change({row.key: value})
+        self._follow_theme()
+        if row.key == "offload.mode":
+            self.bridge.ask_mode(self.settings.text(row.key))
+        self.settings_changed()
+
+    def _follow_theme(self) -> None:
+        wanted = themes.theme_for(self.settings.text("screen.theme"), is_light_terminal=self._is_light_terminal)
+        if self.theme != wanted:
+            self.theme = wanted
+
+    def _follow_keys(self) -> None:
+        self.key_map = KeyMap(self.settings.key_map)
+        self.set_keymap(self.key_map.changed)

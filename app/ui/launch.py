@@ -1,0 +1,42 @@
+"""Opening the chat: the engine's process first, so that it imports while the first frame is drawn."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from app.engine_link.bridge import EngineBridge
+from app.engine_link.launch import make_link
+from app.process.instance import InstanceLock
+from app.settings.schema import THEME_SYSTEM
+from app.settings.settings import Settings
+from app.storage.paths import AppPaths, make_private
+from app.storage.store import ChatStore
+from app.ui.terminal_background import has_light_background
+from engine.errors import ConfigError
+
+
+def chat(arguments: argparse.Namespace) -> int:
+    """Run the app until the user leaves it; returns the exit code. Raises ConfigError without a terminal."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise ConfigError("The chat needs a terminal.", 'Without one: moe-chat ask "your question"')
+    settings = Settings.of(arguments)
+    config, _ = settings.engine_config(), settings.sampling()
+    paths = AppPaths.from_environment()
+    lock = InstanceLock(paths.instance_lock)
+    second = lock.acquire()
+    bridge = EngineBridge(lambda: make_link(paths), config)
+    bridge.start(loads=not settings.is_first_run)
+    try:
+        is_light = settings.text("screen.theme") == THEME_SYSTEM and has_light_background()
+        from app.ui.chat_app import ChatApp
+
+        notices = (second,) if second else ()
+        store = ChatStore(paths.chats_db, checks_at_open=False)
+        app = ChatApp(bridge, store, settings, notices, is_light_terminal=is_light)
+        app.run()
+        return app.return_code or 0
+    finally:
+        bridge.close()
+        lock.release()
+        make_private(paths.data_dir)

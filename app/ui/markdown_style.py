@@ -1,0 +1,138 @@
+"""Markdown of answers: one parser for the live and the finished form, and how the finished form looks.
+
+Raw HTML is text here (models write tags that must be seen), and a line end stays one (models write verse and lists).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, cast
+
+from markdown_it import MarkdownIt
+from markdown_it.rules_core import StateCore
+from markdown_it.token import Token
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.markdown import CodeBlock, Heading, ListItem, Markdown, MarkdownElement, TableElement
+from rich.segment import Segment
+from rich.style import Style
+from rich.table import Table
+from rich.theme import Theme
+
+from app.ui.code_colours import CodeLines
+
+
+def _keep_line_ends(state: StateCore) -> None:
+    for token in state.tokens:
+        for child in token.children or ():
+            if child.type == "softbreak":
+                child.type = "hardbreak"
+
+
+def parser() -> MarkdownIt:
+    """The parser of answers."""
+    markdown_it = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    markdown_it.core.ruler.push("keep_line_ends", _keep_line_ends)
+    return markdown_it
+
+
+class _LeftHeading(Heading):
+    """A heading without the box and the centring."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        self.text.justify = "left"
+        yield self.text
+
+
+class _PlainCodeBlock(CodeBlock):
+    """Code without blank lines around it. Its theme is what `CodeLines` calls colours."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        colours = cast("Mapping[str, str] | None", self.theme)
+        yield CodeLines(str(self.text).rstrip("\n"), self.lexer_name, colours)
+
+
+class _DottedItem(ListItem):
+    """A list item whose number has its dot."""
+
+    def render_number(self, console: Console, options: ConsoleOptions, number: int, last_number: int) -> RenderResult:
+        for place, part in enumerate(super().render_number(console, options, number, last_number)):
+            if place == 0 and isinstance(part, Segment):
+                yield Segment(f"{number}.".rjust(len(str(last_number)) + 1) + " ", part.style)
+            else:
+                yield part
+
+
+class _PlainTable(TableElement):
+    """A table without the blank lines of an outer edge."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for table in super().__rich_console__(console, options):
+            if isinstance(table, Table):
+                table.show_edge = False
+            yield table
+
+
+_EMPTY = Markdown("", hyperlinks=False)
+
+
+class FinishedMarkdown(Markdown):
+    """A finished answer as one renderable, in the colours of the theme with these `variables`.
+
+    `tokens` is what `parser` made of it. Without `highlights` code is plain, which takes a tenth of the time.
+    """
+
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {
+        **Markdown.elements,
+        "heading_open": _LeftHeading,
+        "fence": _PlainCodeBlock,
+        "code_block": _PlainCodeBlock,
+        "list_item_open": _DottedItem,
+        "table_open": _PlainTable,
+    }
+
+    def __init__(self, tokens: list[Token], variables: Mapping[str, str], *, highlights: bool = True) -> None:
+        vars(self).update(vars(_EMPTY))  # its own constructor makes a parser each time
+        self.parsed, self.code_theme = tokens, cast(str, variables if highlights else None)
+        self._theme = _rich_theme(variables)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        with console.use_theme(self._theme):
+            yield from super().__rich_console__(console, options)
+
+
+def plain_text(tokens: list[Token]) -> str:
+    """What is read of an answer: without marks, a line for every line and block."""
+    return "\n".join(_plain(token) for token in tokens if token.type in ("inline", "fence", "code_block"))
+
+
+def _plain(token: Token) -> str:
+    if token.type != "inline":
+        return token.content
+    breaks = ("softbreak", "hardbreak")
+    return "".join("\n" if child.type in breaks else child.content for child in token.children or ())
+
+
+def code_blocks(tokens: list[Token]) -> list[str]:
+    """The blocks of code of an answer, in order."""
+    return [token.content.rstrip("\n") for token in tokens if token.type in ("fence", "code_block")]
+
+
+def _rich_theme(variables: Mapping[str, str]) -> Theme:
+    """Rich's Markdown styles in the app's colours."""
+    primary, quiet, accent = variables["primary"], variables["quiet"], variables["accent"]
+    headings = {f"markdown.h{level}": Style(bold=True, color=primary) for level in range(1, 7)}
+    return Theme(
+        {
+            **headings,
+            "markdown.code": Style(color=accent, bgcolor=variables["panel"]),
+            "markdown.code_block": Style(color=variables["foreground"]),
+            "markdown.block_quote": Style(color=quiet, italic=True),
+            "markdown.item.bullet": Style(color=primary),
+            "markdown.item.number": Style(color=primary),
+            "markdown.hr": Style(color=variables["faint"]),
+            "markdown.link": Style(color=variables["secondary"]),
+            "markdown.link_url": Style(color=variables["secondary"], underline=True),
+            "markdown.table.border": Style(color=variables["faint"]),
+            "markdown.table.header": Style(bold=True, color=primary),
+        }
+    )

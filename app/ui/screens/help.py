@@ -1,0 +1,64 @@
+"""Keys, what the words on screen mean, and where things are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from app.settings.actions import ACTIONS, GROUPS
+from app.storage.paths import AppPaths
+from app.ui.key_map import KeyMap
+from app.ui.widgets.name_rows import name_rows
+
+_KEY_WIDTH = 22
+
+_WORDS = (
+    ("EXACT", "the token ids that the whole model in memory would give"),
+    ("APPROX", "a missed expert of low score may be replaced by a resident one, counted as substituted"),
+    ("routed", "experts the router chose in decode: hits + late + misses + substituted"),
+    ("hit", "the expert was on the device in time, by itself or thanks to a prefetch"),
+    ("late", "it was on its way when it was needed"),
+    ("miss", "it had to be fetched, and was waited for"),
+    ("profile", "which experts a domain's prompts use; choosing the domain brings those in beforehand"),
+    ("TTFT, TPOT", "time to the first token; time per output token after it"),
+)
+
+
+def key_rows(key_map: KeyMap, group: str) -> Iterator[tuple[str, str]]:
+    """(keys, meaning) of every action of a group that has a key."""
+    for action in ACTIONS:
+        if action.group == group and (keys := key_map.keys_text(action)):
+            yield keys, f"{action.title}: {action.meaning}"
+
+
+class HelpScreen(ModalScreen[None]):
+    """Closed by any of its keys."""
+
+    AUTO_FOCUS = ".sheet"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,f1,enter", "dismiss", "Close")]
+
+    def __init__(self, key_map: KeyMap) -> None:
+        super().__init__()
+        self._key_map = key_map
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll(classes="sheet"):
+            for group in GROUPS:
+                if rows := tuple(key_rows(self._key_map, group)):
+                    yield Static(group, classes="sheet-title")
+                    yield from name_rows(rows, _KEY_WIDTH)
+            yield Static("Words", classes="sheet-title")
+            yield from name_rows(_WORDS, 12)
+            yield Static("Kept in", classes="sheet-title")
+            kept = AppPaths.from_environment().listed()
+            yield from name_rows(tuple((name, str(path)) for name, path in kept), 12)
+            yield Static(
+                "esc closes · the palette lists what has no key · keys can be changed in the settings",
+                classes="sheet-close",
+            )

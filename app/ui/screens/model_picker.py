@@ -1,0 +1,83 @@
+"""Choosing the model: the demo, what lies in known folders and in the Hugging Face cache, or a name typed in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Input, Static
+
+from app.formatting.sanitise import visible
+from app.ui.widgets import model_words
+from app.ui.widgets.model_list import ModelList
+from engine.checkpoint.catalogue import ModelEntry, describe_folder
+
+
+def typed_model(text: str) -> ModelEntry | None:
+    """What was typed, as a model: a folder that is there, or a name for the hub. None: nothing was typed."""
+    typed = text.strip()
+    if not typed:
+        return None
+    path = Path(os.path.expanduser(typed))
+    looks_like_path = typed.startswith((".", "/", "~")) or typed.count("/") != 1
+    if path.exists() or looks_like_path:
+        return describe_folder(path)
+    return ModelEntry(typed, typed, is_supported=True, reason="")
+
+
+class ModelPicker(ModalScreen[str | None]):
+    """Dismisses with what `--model` would take, or None: the model stays."""
+
+    AUTO_FOCUS = "ModelList"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "keep", "Keep the model", priority=True),
+        Binding("tab", "app.focus_next", "Type a folder"),
+    ]
+
+    def __init__(self, folders: Sequence[Path], current: str) -> None:
+        super().__init__()
+        self._folders = folders
+        self._current = current
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="sheet picker"):
+            yield Static("Model", classes="sheet-title")
+            yield ModelList(self._folders, self._current, "models")
+            yield Input(placeholder="a folder, or a Hugging Face id such as owner/model", id="model-name", compact=True)
+            yield Static(id="model-about")
+            yield Static("enter chooses · tab: type a folder · esc keeps the model", classes="sheet-close")
+
+    def on_model_list_chosen(self, message: ModelList.Chosen) -> None:
+        self.dismiss(message.entry.location)
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        entry = typed_model(event.value)
+        self.query_one("#model-about", Static).update(about_typed(entry))
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        entry = typed_model(event.value)
+        if entry is not None and entry.is_supported:
+            self.dismiss(entry.location)
+
+    def action_keep(self) -> None:
+        """Choose nothing."""
+        self.dismiss(None)
+
+
+def about_typed(entry: ModelEntry | None) -> Content:
+    """Whether what was typed can be loaded."""
+    if entry is None:
+        return Content("")
+    if not entry.is_supported:
+        return Content.styled(f"✕ {visible(entry.reason)}", "$error")
+    return Content.styled(
+        f"● {model_words.shape(entry) or 'from Hugging Face: downloaded if it is not here'}", "$success"
+    )

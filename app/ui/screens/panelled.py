@@ -1,0 +1,108 @@
+"""A screen with live panels: beside its content where there is room, as one line, or in its place."""
+
+from __future__ import annotations
+
+from textual import events
+from textual.reactive import reactive
+from textual.screen import Screen
+
+from app.ui.screens.layer_detail import LayerDetail
+from app.ui.screens.panel_view import PanelView
+from app.ui.widgets.panel import Panel
+from app.ui.widgets.panel_column import PanelColumn
+from app.ui.widgets.residency_map import ResidencyMap
+from app.ui.widgets.status_line import StatusLine
+from engine.events import Event, Snapshot
+
+WIDE = 100
+"""Columns from which the panels have room beside the chat."""
+
+PANEL_MODES = ("full", "compact", "off")
+
+
+class PanelledScreen(Screen[None]):
+    """Folds its PanelColumn and StatusLine; what the user chose for a width is kept when the width comes back."""
+
+    HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (WIDE, "-wide"), (150, "-huge")]  # noqa: RUF012
+    VERTICAL_BREAKPOINTS = [(0, "-flat"), (16, "-short"), (30, "-medium"), (37, "-tall")]  # noqa: RUF012
+
+    panel_mode: reactive[str] = reactive("full", init=False)
+    _is_wide: bool | None = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._chosen_modes = {True: "full", False: "compact"}
+
+    async def on_mount(self) -> None:
+        self._fold(self.app.size.width)
+        self.add_class(f"panels-{self.panel_mode}")
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._fold(event.size.width)
+
+    def _fold(self, width: int) -> None:
+        is_wide = width >= WIDE
+        if is_wide != self._is_wide:
+            self._is_wide = is_wide
+            self.panel_mode = self._chosen_modes[is_wide]
+
+    def watch_panel_mode(self, old: str, new: str) -> None:
+        self.remove_class(f"panels-{old}")
+        self.add_class(f"panels-{new}")
+        if self._is_wide is not None:
+            self._chosen_modes[self._is_wide] = new
+        latest = self.query_one(PanelColumn).history.snapshot
+        if new == "compact" and latest is not None:
+            self.query_one(StatusLine).show(latest)
+        if self.is_mounted and not self.panels_cover:
+            self.leave_panels()
+
+    @property
+    def panels_cover(self) -> bool:
+        """The panels have taken the place of everything else."""
+        return self.panel_mode == "full" and not self._is_wide and not self._is_too_small
+
+    @property
+    def _is_too_small(self) -> bool:
+        """Below 60 x 16 there are no panels."""
+        return self.has_class("-tiny") or self.has_class("-flat")
+
+    def show_panels(self, snapshot: Snapshot) -> None:
+        """Let the panels see a state, and draw those that are displayed."""
+        self.query_one(PanelColumn).show(snapshot)
+        if self.panel_mode == "compact":
+            self.query_one(StatusLine).show(snapshot)
+
+    def tell_panels(self, happened: list[Event]) -> None:
+        """Let the panels know what happened."""
+        self.query_one(PanelColumn).note(happened)
+
+    def leave_panels(self) -> None:
+        """The focus back to where it belongs."""
+        self.query_one("#prompt").focus()
+
+    def action_cycle_panels(self) -> None:
+        """Panels full, as one line, or off."""
+        if self._is_too_small:
+            self.notify("Panels need a terminal of 60 x 16 at least.", timeout=3)
+            return
+        self.panel_mode = PANEL_MODES[(PANEL_MODES.index(self.panel_mode) + 1) % len(PANEL_MODES)]
+
+    def action_to_panels(self) -> None:
+        """The focus into the panels; from there back."""
+        column = self.query_one(PanelColumn)
+        if column.has_focus_within:
+            self.leave_panels()
+        elif not self._is_too_small:
+            self.panel_mode = "full"
+            self.call_after_refresh(column.take_focus)
+
+    def action_maximise_panel(self, name: str) -> None:
+        """One panel with the whole screen."""
+        self.app.push_screen(PanelView(name, self.query_one(PanelColumn).history))
+
+    def on_panel_maximised(self, message: Panel.Maximised) -> None:
+        self.action_maximise_panel(message.name)
+
+    def on_residency_map_layer_chosen(self, message: ResidencyMap.LayerChosen) -> None:
+        self.app.push_screen(LayerDetail(message.layer, self.query_one(PanelColumn).history))

@@ -1,0 +1,103 @@
+"""What can be done to turns that are there: answer again, ask differently, go on, branch, delete, see versions."""
+
+from __future__ import annotations
+
+from app.chat.conversation import Conversation
+from app.chat.exchange import Exchange
+from app.chat.versions import versions_at
+from app.ui.key_map import key_for
+from app.ui.screens.chat_flow import ChatFlow
+from engine.config import EXACT
+
+
+class TurnFlow:
+    """Works on the conversation of a flow. Every step returns what stands in its way; empty: it was done."""
+
+    def __init__(self, flow: ChatFlow) -> None:
+        self._flow = flow
+
+    @property
+    def _conversation(self) -> Conversation:
+        return self._flow.conversation
+
+    @property
+    def _busy(self) -> str:
+        return f"An answer is being written; {self._key('chat.stop')} stops it."
+
+    def _key(self, action_id: str) -> str:
+        return key_for(self._flow.transcript, action_id)
+
+    async def regenerate(self, exchange: Exchange, *, trims_oldest: bool = False) -> str:
+        """Answer a question again, in a branch of the chat: the earlier answer stays in the old one.
+
+        Under EXACT, one that built on approximate context gets a context that is computed exactly.
+        """
+        async with self._flow.lock:
+            if self._flow.is_busy:
+                return self._busy
+            bridge, answer = self._flow.bridge, exchange.answer
+            recomputes = exchange.is_on_approximate_context and bridge.coming_mode == EXACT
+            if answer is not None and (answer.text or answer.thinking):
+                number = self._conversation.exchanges.index(exchange)
+                await self._flow.enter(self._conversation.branch(number, with_question=True))
+                exchange = self._conversation.exchanges[-1]
+            self._conversation.trims_oldest |= trims_oldest
+            self._conversation.again(exchange, recomputes=recomputes)
+            await self._flow.transcript.remove_exchange(exchange, answer_only=True)
+            await self._flow.transcript.to_end()
+            await self._flow.send_waiting()
+            return ""
+
+    async def ask_differently(self, exchange: Exchange, text: str) -> str:
+        """Ask another question in place of one, in a branch of the chat: the earlier one stays in the old one."""
+        if self._flow.is_busy:
+            return self._busy
+        async with self._flow.lock:
+            number = self._conversation.exchanges.index(exchange)
+            await self._flow.enter(self._conversation.branch(number))
+        await self._flow.ask(text)
+        async with self._flow.lock:
+            self._flow.place_versions()
+            self._flow.transcript.refresh_turns()
+        return ""
+
+    async def go_on(self, exchange: Exchange, *, trims_oldest: bool = False) -> str:
+        """Continue an answer that was stopped or cut."""
+        async with self._flow.lock:
+            if self._flow.is_busy:
+                return self._busy
+            if not exchange.can_resume:
+                return "That answer is complete; there is nothing to continue."
+            if exchange is not self._conversation.exchanges[-1]:
+                branch = f"{self._key('turn.branch')} goes on from an earlier one in a chat of its own"
+                return f"Only the last answer can be continued; {branch}."
+            self._conversation.trims_oldest |= trims_oldest
+            self._conversation.resume(exchange)
+            await self._flow.send_waiting()
+            return ""
+
+    async def branch(self, exchange: Exchange) -> str:
+        """Go on after a turn in a chat of its own."""
+        async with self._flow.lock:
+            number = self._conversation.exchanges.index(exchange)
+            if exchange.answer is None or exchange.is_live:
+                return self._busy
+            await self._flow.enter(self._conversation.branch(number + 1))
+            return ""
+
+    async def delete(self, exchange: Exchange) -> str:
+        """Delete a question and its answer from the chat and the store."""
+        async with self._flow.lock:
+            if exchange.is_live:
+                return self._busy
+            self._conversation.delete(exchange)
+            await self._flow.transcript.remove_exchange(exchange)
+            return ""
+
+    def other_version(self, exchange: Exchange, step: int, *, of_answer: bool) -> str | None:
+        """The chat with the next or previous version of a turn, if there is one."""
+        position = exchange.positions.start + of_answer
+        chat_id = self._conversation.chat_id
+        versions = versions_at(self._flow.recorder.family(), chat_id, position)
+        place = versions.index(chat_id) + step
+        return versions[place] if 0 <= place < len(versions) and versions[place] != chat_id else None

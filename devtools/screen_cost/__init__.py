@@ -1,0 +1,1 @@
+"""What the screen costs the answers, measured: `python -m devtools.screen_cost`."""

@@ -1,0 +1,119 @@
+"""Panels, sizes, scrolling and themes of the chat."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.chat.exchange import Exchange
+from app.storage.records import USER, TurnRecord
+from app.ui.widgets.finished_answer import FinishedAnswer
+from app.ui.widgets.panel_column import PanelColumn
+from app.ui.widgets.status_line import StatusLine
+from app.ui.widgets.transcript import Transcript
+from engine.config import APPROX
+from engine.events import TextDelta
+from tests.functional.app.conftest import Stage
+from tests.functional.app.fake_engine import snapshot
+
+
+async def test_long_chats_mount_a_bounded_number_of_turns(stage: Stage) -> None:
+    await stage.open_chat()
+    transcript = stage.chat.query_one(Transcript)
+    for number in range(transcript.max_mounted + 10):
+        await transcript.add_question(Exchange(TurnRecord("chat", 2 * number, USER, f"question {number}")))
+    await stage.until(lambda: len(transcript.children) <= transcript.max_mounted + 1)
+    assert len(transcript.query("#earlier")) == 1
+
+
+async def test_scrolling_up_is_not_fought(stage: Stage) -> None:
+    await stage.open_chat()
+    transcript = stage.chat.query_one(Transcript)
+    await stage.ask_ready("count")
+    request = stage.engine.begin_answer("\n\n".join(map(str, range(60))), 60)
+    await stage.until(lambda: transcript.scroll_y > 20, "it did not follow the answer")
+    for _ in range(2):
+        await stage.pilot.press("pageup")
+    await stage.until(lambda: transcript.scroll_y < transcript.max_scroll_y - 20)
+    place = transcript.scroll_y
+    stage.engine.tell(TextDelta(request, "\n\n" + "\n\n".join(map(str, range(60, 90))), 90))
+    await stage.until(lambda: transcript.max_scroll_y > 100)
+    assert transcript.scroll_y == place
+    await stage.pilot.press("end")
+    await stage.until(lambda: transcript.scroll_y >= transcript.max_scroll_y - 1)
+
+
+@pytest.mark.parametrize("size", [(80, 24)])
+async def test_narrow_folds_the_panels_to_a_line(stage: Stage) -> None:
+    await stage.open_chat()
+    stage.engine.snapshot = snapshot(2, phase="decode", tokens=40, recent_tpot_ms=(48.0, 50.0))
+    await stage.see("hit 91% of 2400")
+    await stage.see("mem 731/812 MiB")
+    assert not stage.chat.query_one(PanelColumn).display
+    await stage.pilot.press("f4")
+    await stage.until(lambda: not stage.chat.query_one(StatusLine).display)
+    await stage.pilot.press("f4")
+    await stage.until(lambda: stage.chat.query_one(PanelColumn).display)
+    await stage.see("RESIDENCY")
+    assert not stage.chat.query_one("#chat").display
+    await stage.pilot.press("escape")
+    await stage.until(lambda: stage.chat.query_one("#chat").display)
+
+
+async def test_panels_show_the_snapshot(stage: Stage) -> None:
+    await stage.open_chat()
+    stage.engine.snapshot = snapshot(
+        2, phase="decode", mode=APPROX, tokens=40, recent_tpot_ms=(48.0, 50.0), emulated_bytes_per_s=5e8
+    )
+    await stage.see("of 480)")
+    for text in (
+        "hit 89 % (2136 of 2400)",
+        "48 of 2400 substituted",
+        "copy 31 %",
+        "731 held of 812 MiB",
+        "EMULATED at 500 MB/s",
+        "TTFT 412 ms",
+        "ctx 104/2k",
+    ):
+        await stage.see(text)
+
+
+async def test_before_any_figure_there_are_dashes(stage: Stage) -> None:
+    await stage.open_chat()
+    stage.engine.snapshot = snapshot(2)
+    await stage.see("hit –")
+    await stage.see("p50 –")
+
+
+async def test_resizing_in_mid_stream(stage: Stage) -> None:
+    await stage.open_chat()
+    await stage.ask_ready("hello")
+    request = stage.engine.begin_answer("word " * 80, 80)
+    for columns, rows in ((80, 24), (50, 12), (160, 50), (120, 40)):
+        await stage.pilot.resize_terminal(columns, rows)
+        stage.engine.tell(TextDelta(request, f"at {columns} ", 81))
+        await stage.see(f"at {columns}")
+    stage.engine.end_answer(request, "done " * 80, 82)
+    await stage.see("done done")
+    await stage.pilot.resize_terminal(80, 24)
+    await stage.see("done done")
+
+
+@pytest.mark.parametrize("size", [(50, 12)])
+async def test_a_tiny_terminal_is_chat_only(stage: Stage) -> None:
+    await stage.open_chat()
+    await stage.ask_ready("hello")
+    stage.engine.begin_answer("Hi there", 2)
+    await stage.see("Hi there")
+    assert not stage.chat.query_one("#title-bar").display
+
+
+async def test_light_theme_while_chatting(stage: Stage) -> None:
+    await stage.open_chat()
+    await stage.ask_ready("hello")
+    request = stage.engine.begin_answer("Hi", 1)
+    stage.engine.end_answer(request, "# Hi\n\n`code`", 5)
+    await stage.until(lambda: stage.chat.query(FinishedAnswer))
+    stage.app.action_toggle_theme()
+    await stage.pilot.pause()
+    assert stage.app.theme == "verdigris-light"
+    await stage.see("Hi")
