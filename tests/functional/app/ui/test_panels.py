@@ -229,7 +229,7 @@ async def test_a_picture_is_saved_without_web_fonts(
 
 
 async def test_a_picture_that_cannot_be_written_is_said(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.picture.picture_folder", lambda: Path("/nowhere/at/all"))
+    monkeypatch.setattr("app.ui.picture.picture_folder", lambda: Path("/nowhere/at/all"))
     await stage.open_chat()
     await stage.pilot.press("f9")
     await stage.see("The picture could not be written")
