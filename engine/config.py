@@ -19,6 +19,9 @@ DEMO_MODEL = "demo"
 EXACT, APPROX = "exact", "approx"
 """The two modes. APPROX lets a resident expert stand in for a low-score miss in decode."""
 
+TRANSFORMERS, GGML = "transformers", "ggml"
+"""The back ends: the model library, for every architecture; ggml's kernels, for the families it knows, on the CPU."""
+
 NONUNIFORM, UNIFORM = "nonuniform", "uniform"
 SLOT_PLANS = (NONUNIFORM, UNIFORM)
 """How slots are distributed: by the model's profiles, where there are any; or the same share in every layer."""
@@ -26,6 +29,9 @@ SLOT_PLANS = (NONUNIFORM, UNIFORM)
 AUTO, FULL_LAYER, RING = "auto", "full-layer", "ring"
 PREFILL_PATHS = (AUTO, FULL_LAYER, RING)
 """How prefill gets absent experts; auto: whole layers staged where two buffers are affordable, else the ring."""
+
+BACKENDS = (AUTO, TRANSFORMERS, GGML)
+"""What runs a model; auto: the fastest that knows it."""
 
 _UNITS = {
     "": 1,
@@ -97,6 +103,8 @@ class EngineConfig:
 
     model: str = DEMO_MODEL
     """`demo`, a checkpoint folder, or a Hugging Face id."""
+    backend: str = TRANSFORMERS
+    """What runs it."""
     memory_bytes: int | None = None
     """The one byte budget over everything. Exclusive with `residency`."""
     residency: float | None = None
@@ -126,6 +134,8 @@ class EngineConfig:
         if self.memory_bytes is not None and self.residency is not None:
             raise ConfigError("--memory and --residency contradict each other.", "Give one of them.")
         check_mode(self.mode)
+        if self.backend not in BACKENDS:
+            raise ConfigError(f"Unknown back end {self.backend!r}.", f"Choose one of {', '.join(BACKENDS)}.")
         if self.slots not in SLOT_PLANS:
             raise ConfigError(f"Unknown slot plan {self.slots!r}.", f"Choose one of {', '.join(SLOT_PLANS)}.")
         if self.prefill not in PREFILL_PATHS:

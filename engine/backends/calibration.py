@@ -10,9 +10,7 @@ from contextlib import contextmanager
 from time import perf_counter
 from typing import Any
 
-import torch
-
-from engine.backends.transformers.kv_cache import KvCache
+from engine.backends.backend import Backend
 from engine.experts.expert_runtime import ExpertRuntime
 from engine.experts.step_state import StepState
 from engine.plan.link_load import LinkLoad
@@ -26,8 +24,8 @@ _FLOOR_STEPS = 2
 class Calibration:
     """Runs decode steps on an empty KV cache, or on one that is assumed to hold tokens. Leaves the cache empty."""
 
-    def __init__(self, model: Any, kv: KvCache, state: StepState) -> None:
-        self._model, self._kv, self._state = model, kv, state
+    def __init__(self, backend: Backend, state: StepState) -> None:
+        self._backend, self._state = backend, state
 
     def choose_threads(
         self, asked: int | None, runtime: ExpertRuntime, geometry: Geometry, source: Any
@@ -47,6 +45,7 @@ class Calibration:
         with self._calibrating():
             return choose_threads(
                 asked,
+                self._backend.set_threads,
                 lambda: self._step(0),
                 lambda: LinkLoad(source, num_experts, destinations, link.emulated_bytes_per_s),
             )
@@ -73,20 +72,14 @@ class Calibration:
         """(tokens the cache was assumed to hold, seconds of the step)."""
         if self._state.is_cancelled():
             raise WaitCancelled("Stopped.")
-        assumed_tok = self._kv.assume_length(past_tok) if past_tok else 0
-        try:
-            began_s = perf_counter()
-            ids = torch.zeros(1, 1, dtype=torch.long)
-            self._model(input_ids=ids, cache=self._kv.cache, use_cache=True, logits_to_keep=1)
-            return assumed_tok, perf_counter() - began_s
-        finally:
-            self._kv.reset()
+        began_s = perf_counter()
+        assumed_tok = self._backend.time_step(past_tok)
+        return assumed_tok, perf_counter() - began_s
 
     @contextmanager
     def _calibrating(self) -> Iterator[None]:
         self._state.is_calibrating = True
         try:
-            with torch.inference_mode():
-                yield
+            yield
         finally:
             self._state.is_calibrating = False

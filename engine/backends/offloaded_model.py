@@ -7,29 +7,19 @@ from pathlib import Path
 
 import torch
 
+from engine.backends.backend import Backend
 from engine.backends.calibration import Calibration
-from engine.backends.transformers.decoder import Decoder
-from engine.backends.transformers.experts_interface import ProbedLayer
-from engine.backends.transformers.inspection import inspect_model
-from engine.backends.transformers.kv_cache import KvCache
-from engine.backends.transformers.loading import load_model
-from engine.backends.transformers.workspace_trial import measure_workspace
+from engine.backends.choice import open_backend
 from engine.checkpoint.fingerprint import fingerprint
 from engine.config import APPROX, AUTO, FULL_LAYER, EngineConfig, SamplingConfig
-from engine.errors import MoeChatError, UnsupportedModelError
 from engine.events import LoadProgress
 from engine.experts.expert_runtime import ExpertRuntime
-from engine.experts.layer import MoeLayer
-from engine.experts.router_tap import RouterTap
 from engine.experts.step_state import StepState
-from engine.lookahead.feeds import FeedProbe, find_router
-from engine.lookahead.lookahead import Lookahead
 from engine.plan import machine
 from engine.plan.budget import budget_for, with_measured_workspace
 from engine.plan.model_plan import ChunkNeeds
 from engine.profiles.tuned_eviction import tuned_eviction
 from engine.sampling.sampler import Sampler
-from offload.errors import OffloadError
 
 
 class OffloadedModel:
@@ -48,23 +38,23 @@ class OffloadedModel:
         MoeChatError, OffloadError, WaitCancelled, and closes everything first."""
         self.config, self._always_predict = config, always_predict
         torch.set_num_threads(config.compute_threads or machine.num_cores())
-        inspected = inspect_model(folder, is_cancelled)
+        backend, self.why_backend = open_backend(config, folder, is_cancelled)
+        self.backend: Backend = backend
         self.fingerprint = fingerprint(folder)
-        self.budget = budget_for(config, inspected.plan, inspected.needs_of, self.fingerprint)
-        needs = inspected.needs_of(self.budget.chunk_tok)
-        self.loaded = load_model(
-            inspected, lambda done, total: on_progress(LoadProgress("weights", done, total)), is_cancelled
-        )
-        del inspected  # and with it the model on the meta device
+        self.budget = budget_for(config, backend.plan, backend.needs_of, self.fingerprint)
+        needs = backend.needs_of(self.budget.chunk_tok)
         self.state = StepState(is_cancelled=is_cancelled, after_layer=after_layer)
         self._runtime: ExpertRuntime | None = None
         self.is_whole = False
         """The experts' runtime is built: the model can answer."""
         try:
+            backend.load(
+                self.budget, lambda done, total: on_progress(LoadProgress("weights", done, total)), is_cancelled
+            )
+            self.loaded = backend.loaded
             self.tuned = tuned_eviction(self.fingerprint)
             on_progress(LoadProgress("warm-up", 0, 0, ""))
-            self._prepare()
-            self._require_workspace(needs)
+            self._prepare(needs)
             on_progress(LoadProgress("expert slots", 0, self.budget.slot_bytes))
             self.rebuild(config, self.budget.slots_per_layer)
             on_progress(LoadProgress("choosing threads", 0, 0, ""))
@@ -73,54 +63,20 @@ class OffloadedModel:
             self.close()
             raise
 
-    def _prepare(self) -> None:
-        """Builds what rebuilds keep: the KV cache, whose memory a warm-up touches, and the routers' feeds and taps."""
-        loaded = self.loaded
-        context_tok, chunk_tok = self.budget.context_tok, self.budget.chunk_tok
-        kv = KvCache(loaded.model, context_tok, chunk_tok, loaded.uses_library_cache)
-        self.decoder = Decoder(loaded.model, kv, self.state, context_tok, chunk_tok)
-        routers = [find_router(loaded.model, withheld.name) for withheld in loaded.modules]
-        for withheld in loaded.modules:
-            withheld.module.offload_layer = ProbedLayer()  # type: ignore[assignment]
-        with torch.inference_mode():
-            with FeedProbe(loaded.model, routers) as probe:
-                self._first_forward()
-            self.lookahead = Lookahead(probe.feeds())
-            self._warm_up(1)
-            self.lookahead.prepare()
-        layers = loaded.plan.geometry.layers
-        self._taps = [
-            RouterTap(router, ranking, layer, self.state)
-            for router, ranking, layer in zip(routers, self.lookahead.rankings, layers, strict=True)
-        ]
-        self.num_predicted_layers = sum(self.lookahead.can_predict(i, i + 1) for i in range(len(layers) - 1))
-
-    def _require_workspace(self, needs: ChunkNeeds) -> None:
-        """Runs a long forward without routed experts, and measures its memory. Where that is more than planned, plans
-        again with fewer slots, before any is allocated. Raises BudgetError when too few are left."""
-        measured_bytes = measure_workspace(self.decoder, self.loaded.modules, needs, self.budget)
+    def _prepare(self, needs: ChunkNeeds) -> None:
+        """Builds what rebuilds keep, and runs a long forward without routed experts to measure its memory. Where that
+        is more than planned, plans again with fewer slots, before any is allocated. Raises BudgetError when too few are
+        left."""
+        backend = self.backend
+        backend.prepare(self.budget, self.state)
+        self.decoder, self.lookahead = backend.decoder, backend.lookahead
+        num_layers = self.loaded.plan.geometry.num_layers
+        self.num_predicted_layers = sum(self.lookahead.can_predict(i, i + 1) for i in range(num_layers - 1))
+        measured_bytes = backend.measure_workspace(needs, self.budget)
         if measured_bytes > self.budget.workspace_bytes:
             self.budget = with_measured_workspace(
                 self.config, self.loaded.plan, needs, self.budget, measured_bytes, self.fingerprint
             )
-
-    def _first_forward(self) -> None:
-        """The first forward on real values. Raises UnsupportedModelError where the library fails in it."""
-        try:
-            self._warm_up(4)
-        except (MoeChatError, OffloadError, MemoryError):
-            raise
-        except Exception as error:  # whatever the library's forward raises
-            text = f"{type(error).__name__}: {str(error)[:300]}"
-            raise UnsupportedModelError(
-                f"{self.loaded.model_type!r} cannot be run: its forward fails ({text}).",
-                "A value may be missing in config.json, or not fit the others; fetch it again.",
-            ) from error
-
-    def _warm_up(self, num_tok: int) -> None:
-        kv, ids = self.decoder.cache, torch.zeros(1, num_tok, dtype=torch.long)
-        self.loaded.model(input_ids=ids, cache=kv.cache, use_cache=True, logits_to_keep=1)
-        kv.reset()
 
     def rebuild(self, config: EngineConfig, slots_per_layer: Sequence[int]) -> None:
         """Builds the experts' runtime anew, with other policies, link or slots; the expert cache and the KV cache are
@@ -134,9 +90,11 @@ class OffloadedModel:
         runtime = self._runtime = ExpertRuntime(
             config, geometry, loaded.store, slots_per_layer, has_layer_staging, self.tuned.weights
         )
-        hidden_dim = int(loaded.model.config.get_text_config().hidden_size)
+        backend = self.backend
         runtime.connect(
-            loaded.formats, hidden_dim, self.lookahead, self._taps, self.state, self._bind, self._always_predict
+            *(loaded.formats, loaded.hidden_dim, backend.lookahead, backend.taps, self.state, backend.bind),
+            always_predict=self._always_predict,
+            when_connected=backend.connected,
         )
         self.link, self.pool, self.cache, self.layers = runtime.link, runtime.pool, runtime.cache, runtime.layers
         self.prefetching, self.prefill = runtime.prefetching, runtime.prefill
@@ -144,16 +102,12 @@ class OffloadedModel:
         self.decoder.cache.reset()
         self.is_whole = True
 
-    def _bind(self, number: int, layer: MoeLayer) -> None:
-        """Puts a MoE layer in place of the experts module's own forward."""
-        self.loaded.modules[number].module.offload_layer = layer  # type: ignore[assignment]
-
     def _calibrate(self) -> None:
         """Chooses the number of threads and, with it, each format's kernel; measures expert compute and the shortest
         steps."""
         assert self._runtime is not None, "rebuilt before"
         loaded = self.loaded
-        calibration = Calibration(loaded.model, self.decoder.cache, self.state)
+        calibration = Calibration(self.backend, self.state)
         self.threads = calibration.choose_threads(
             self.config.compute_threads, self._runtime, loaded.plan.geometry, loaded.store
         )
@@ -173,8 +127,7 @@ class OffloadedModel:
     def _dismantle(self, runtime: ExpertRuntime) -> None:
         """Frees the old runtime before the new one is built, so that both are never in memory at once."""
         runtime.close()
-        for withheld in self.loaded.modules:
-            withheld.module.offload_layer = ProbedLayer()  # type: ignore[assignment]
+        self.backend.unbind()
         self._runtime = None
         self.state.abandon_prefill = lambda: None
         del runtime
@@ -196,4 +149,4 @@ class OffloadedModel:
         """Stops the link and closes the checkpoint's files. Safe to call twice."""
         if self._runtime is not None:
             self._runtime.close()
-        self.loaded.store.close()
+        self.backend.close()

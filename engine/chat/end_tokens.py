@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from engine.api import Message
@@ -10,12 +11,14 @@ from engine.chat.thinking_marks import HARMONY, find_format
 from engine.sampling.defaults import ModelDefaults, end_token_ids
 
 
-def end_tokens(tokenizer: Any, defaults: ModelDefaults, model_config: Any, template: ChatTemplate) -> frozenset[int]:
-    """Every id that ends an answer: from the generation config, the model's config, the tokenizer, and what the chat
+def end_tokens(
+    tokenizer: Any, defaults: ModelDefaults, configs: Iterable[Mapping[str, Any]], template: ChatTemplate
+) -> frozenset[int]:
+    """Every id that ends an answer: from the generation config, the model's `configs`, the tokenizer, and what the chat
     template closes an assistant's message with. Raises CheckpointError for an id in config.json that is none."""
     found = set(defaults.end_tokens)
-    for config in (model_config, getattr(model_config, "text_config", None)):
-        found |= end_token_ids(getattr(config, "eos_token_id", None), "config.json")
+    for config in configs:
+        found |= end_token_ids(config.get("eos_token_id"), "config.json")
     closing = _closing_token(tokenizer, template)
     own = getattr(tokenizer, "eos_token_id", None)
     return frozenset(found | {token for token in (own, closing) if token is not None})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -107,3 +108,15 @@ def read_index(folder: Path) -> dict[str, TensorEntry]:
     if not entries:
         raise CheckpointError(f"{paths[0]} holds no tensors.", REFETCH)
     return entries
+
+
+def tensors_not_finite(folder: Path, on_tensor: Callable[[int, int], None]) -> list[str]:
+    """Reads every stored tensor; returns the keys of those that hold NaN or infinite values. `on_tensor(done, total)`
+    is called before each and may raise to end it. Raises CheckpointError."""
+    damaged: list[str] = []
+    entries = list(read_index(folder).values())
+    for number, entry in enumerate(entries):
+        on_tensor(number, len(entries))
+        if entry.dtype.is_floating_point and not torch.isfinite(entry.read()).all():
+            damaged.append(entry.key)
+    return damaged

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from engine.backends.transformers.inspection import inspect_model
+from engine.backends.choice import open_backend
 from engine.checkpoint.fingerprint import fingerprint
 from engine.commands.task_outcome import TaskOutcome
 from engine.config import EngineConfig, format_bytes
@@ -20,18 +20,18 @@ from offload.geometry import Geometry
 def plan_model(config: EngineConfig, folder: Path, is_cancelled: Callable[[], bool]) -> TaskOutcome:
     """The plan, from configuration and headers; reads no weight. Raises what loading raises before its first weight,
     and WaitCancelled."""
-    inspected = inspect_model(folder, is_cancelled)
+    backend, _ = open_backend(config, folder, is_cancelled)
 
     def needs_of(chunk_tok: int) -> ChunkNeeds:
         if is_cancelled():
             raise WaitCancelled("Stopped.")
-        return inspected.needs_of(chunk_tok)
+        return backend.needs_of(chunk_tok)
 
-    budget = budget_for(config, inspected.plan, needs_of, fingerprint(folder))
+    budget = budget_for(config, backend.plan, needs_of, fingerprint(folder))
     if is_cancelled():
         raise WaitCancelled("Stopped.")
-    prediction = describe_forms(inspected.forms_of()[1:])
-    return _outcome(folder, config, inspected.plan.geometry, budget, prediction)
+    prediction = describe_forms(backend.forms()[1:])
+    return _outcome(folder, config, backend.plan.geometry, budget, prediction)
 
 
 def _outcome(

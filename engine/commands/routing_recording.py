@@ -56,7 +56,7 @@ def _answer(engine: OffloadedModel, prompt: str, num_new_tok: int, seed: int) ->
     encoder = ConversationEncoder(loaded.tokenizer, engine.state.is_cancelled)
     ids = encoder.encode((Message("user", prompt),))[:room]
     sampling = with_model_defaults(SamplingConfig(seed=seed), loaded.defaults)
-    ends = end_tokens(loaded.tokenizer, loaded.defaults, loaded.model.config, encoder.template)
+    ends = end_tokens(loaded.tokenizer, loaded.defaults, loaded.end_token_sources, encoder.template)
     engine.decoder.cache.reset()
     logits = engine.decoder.prefill(ids, lambda done_tok: None)
     for token in engine.decoder.tokens(logits, Sampler(sampling), num_new_tok):

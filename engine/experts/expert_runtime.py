@@ -12,7 +12,7 @@ from engine.config import EngineConfig
 from engine.experts.formats import ExpertFormat
 from engine.experts.layer import LayerContext, MoeLayer
 from engine.experts.prefill import ExpertPrefill, LayerPrefill, RingPrefill
-from engine.experts.router_tap import RouterTap
+from engine.experts.router_tap import RoutingTap
 from engine.experts.step_state import StepState
 from engine.lookahead.prefetching import Forecaster, Prefetching
 from engine.plan.budget import STAGING_SLOTS
@@ -56,14 +56,16 @@ class ExpertRuntime:
         formats: Sequence[ExpertFormat],
         hidden_dim: int,
         lookahead: Forecaster,
-        taps: Sequence[RouterTap],
+        taps: Sequence[RoutingTap],
         state: StepState,
         bind: Callable[[int, MoeLayer], None],
         always_predict: bool = False,
+        when_connected: Callable[[Prefetching], None] = lambda prefetching: None,
     ) -> None:
         """Allocates the staging memory, builds the MoE layers and binds each: `bind(layer index, layer)`.
 
         One format and one tap per MoE layer. `always_predict`: also where no expert can be absent, for benches.
+        `when_connected` is called when all are bound, before the first is used.
         """
         config, geometry = self._config, self._geometry
         prefetcher = make_prefetcher(config.prefetch, config.prefetch_depth)
@@ -83,6 +85,7 @@ class ExpertRuntime:
             layer = MoeLayer(number, shape, expert_format, tap, context)
             bind(number, layer)
             self.layers.append(layer)
+        when_connected(self.prefetching)
         self.measure_expert_compute()
 
     def measure_expert_compute(self) -> None:

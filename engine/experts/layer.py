@@ -8,8 +8,7 @@ changes no bit. Prefill is exact and evicts nothing; see `prefill`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
@@ -17,8 +16,9 @@ from typing import Any
 import torch
 
 from engine.experts.formats import ExpertFormat
+from engine.experts.formats.sums import weighted_sum
 from engine.experts.prefill import ExpertPrefill, Fetched
-from engine.experts.router_tap import RouterTap
+from engine.experts.router_tap import RoutingTap
 from engine.experts.step_state import StepState
 from engine.lookahead.prefetching import Prefetching
 from offload.geometry import LayerGeometry
@@ -51,14 +51,14 @@ class MoeLayer:
         number: int,
         geometry: LayerGeometry,
         expert_format: ExpertFormat,
-        tap: RouterTap,
+        tap: RoutingTap,
         context: LayerContext,
     ) -> None:
         self.number, self.geometry, self.tap = number, geometry, tap
         self._format, self._context, self._state = expert_format, context, context.state
         self._cache, self._prefetching = context.cache, context.prefetching
         pool = context.pool
-        self._weights = {slot: expert_format.bind(pool.tensor(slot)) for slot in pool.slots_of(number)}
+        self._weights = expert_format.bind_slots({slot: pool.tensor(slot) for slot in pool.slots_of(number)})
         self.last_experts: list[int] = []
         self.last_substitutes: list[int] = []
 
@@ -68,7 +68,7 @@ class MoeLayer:
         if self._state.is_calibrating:
             bound = list(self._weights.values())[: index.shape[-1]]
             self._format.compute(hidden, bound, range(len(bound)))
-            return _combine(self._format.outputs(len(bound)), weights, hidden.dtype)
+            return weighted_sum(self._format.outputs(len(bound)), weights, hidden.dtype)
         out = self._decode(hidden, index, weights) if self._state.is_decode else self._prefill(hidden, index, weights)
         self._state.after_layer(self.number)
         return out
@@ -96,7 +96,7 @@ class MoeLayer:
             self._prefetching.look_ahead(self.number, experts, leases)
             waited_s = self._state.link_wait_s
             ready_s = perf_counter()
-            out = _combine(self._decode_outputs(hidden, leases), weights, hidden.dtype)
+            out = weighted_sum(self._decode_outputs(hidden, leases), weights, hidden.dtype)
             computed_s = perf_counter()
             self._prefetching.layer_ended(self.number, self._state.link_wait_s - waited_s)
         finally:
@@ -178,24 +178,41 @@ class MoeLayer:
     # -- prefill ------------------------------------------------------------------------------------------------------
 
     def _prefill(self, hidden: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-        num_tok, top_k = index.shape
+        num_tok = len(index)
         recorder = self._state.recorder
         if recorder is not None:
             recorder.record(self.number, index.numpy(), self.tap.all_scores() if recorder.has_scores else None)
         order_of, rows_of = self._by_expert(index)
-        out = torch.zeros(num_tok * top_k, hidden.shape[-1], dtype=hidden.dtype)
+        total = self._format.sum_of(hidden, weights)
         resident = self._cache.lock_resident(self.number, order_of)
+        absent = [expert for expert in order_of if expert not in resident]
         try:
-            for expert, slot in resident.items():
-                self._run_rows(self._weights[slot], hidden, rows_of[expert], out, top_k)
-            absent = [expert for expert in order_of if expert not in resident]
-            with closing(self._context.prefill.fetch(self.number, absent, num_tok)) as arriving:
-                for fetched in arriving:
-                    self._run_rows(self._bound(fetched), hidden, rows_of[fetched.expert], out, top_k)
+            arriving = self._context.prefill.fetch(self.number, absent, num_tok)
+            for expert, bound in self._in_turn(order_of, resident, arriving):
+                total.add(bound, rows_of[expert])
+        except BaseException:
+            self._context.prefill.abandon()
+            raise
         finally:
             self._cache.release(self.number)
         self.last_experts, self.last_substitutes = order_of, []
-        return _combine(out, weights, hidden.dtype)
+        return total.result()
+
+    def _in_turn(
+        self, order: Sequence[int], resident: Mapping[int, int], arriving: Generator[Fetched]
+    ) -> Iterator[tuple[int, Any]]:
+        """(expert, its bound weights) of every expert of `order`: in this order, or the resident ones first where the
+        order changes no bit of the sum."""
+        if self._format.is_order_free:
+            order = sorted(order, key=lambda expert: expert not in resident)
+        for expert in order:
+            if expert in resident:
+                yield expert, self._weights[resident[expert]]
+            else:
+                fetched = next(arriving)
+                yield fetched.expert, self._bound(fetched)
+        for _ in arriving:
+            raise AssertionError("an expert that was not asked for")
 
     def _bound(self, fetched: Fetched) -> Any:
         if fetched.slot is not None:
@@ -214,14 +231,3 @@ class MoeLayer:
         rows = dict(zip(experts.tolist(), permutation.split(counts.tolist()), strict=True))
         known = [expert for expert in rows if expert < self.geometry.num_experts]
         return sorted(known, key=lambda expert: -rows[expert].numel()), rows
-
-    def _run_rows(self, bound: Any, hidden: torch.Tensor, rows: torch.Tensor, out: torch.Tensor, top_k: int) -> None:
-        """One expert on its rows of the flat [tokens * k] routing."""
-        out[rows] = self._format.run(hidden[rows // top_k], bound).to(out.dtype)
-
-
-def _combine(rows: torch.Tensor, weights: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """`rows` [tokens * k, hidden], weighted by `weights` [tokens, k] and summed over k in top-k order, as the library
-    does: [tokens, hidden]."""
-    weighted = rows * weights.reshape(-1, 1)
-    return weighted.view(*weights.shape, rows.shape[-1]).sum(dim=1).to(dtype)

@@ -42,7 +42,8 @@ class ExpertPrefill(Protocol):
     """How many layers' prefills took which path, since load."""
 
     def fetch(self, layer: int, experts: Sequence[int], num_tok: int) -> Generator[Fetched]:
-        """Yields each of `experts` (absent ones, most used first) once it can be computed. Read to the end, or close.
+        """Submits the first copies, and yields each of `experts` (absent ones, most used first) in their order, once it
+        can be computed. Read to the end, or call `abandon`.
 
         Raises WaitCancelled, ExpertReadError; copies on their way are given up then.
         """
@@ -65,9 +66,17 @@ class RingPrefill:
     def fetch(self, layer: int, experts: Sequence[int], num_tok: int) -> Generator[Fetched]:
         """See ExpertPrefill."""
         self.served[RING] += 1
-        ring, num_bytes = self._ring, self._geometry.layers[layer].expert_bytes
+        num_bytes = self._geometry.layers[layer].expert_bytes
         started: deque[tuple[int, Lease, bool]] = deque()
         waiting = deque(experts)
+        while waiting and len(started) < self._ring.num_slots:
+            started.append(self._start(layer, waiting.popleft(), num_bytes))
+        return self._arriving(layer, started, waiting, num_bytes)
+
+    def _arriving(
+        self, layer: int, started: deque[tuple[int, Lease, bool]], waiting: deque[int], num_bytes: int
+    ) -> Generator[Fetched]:
+        ring = self._ring
         try:
             while waiting or started:
                 while waiting and len(started) < ring.num_slots:
@@ -117,16 +126,26 @@ class LayerPrefill:
         self.served[FULL_LAYER if is_full else SELECTIVE] += 1
         try:
             claimed = self._claim(layer, experts)
-            staged = [expert for expert in experts if expert not in claimed]
-            self._stage(layer, staged)
+            self._stage(layer, [expert for expert in experts if expert not in claimed])
             self._stage_ahead(layer + 1, num_tok)
-            for expert, lease in claimed.items():
+        except BaseException:
+            self.abandon()
+            raise
+        return self._arriving(layer, experts, claimed, num_tok)
+
+    def _arriving(
+        self, layer: int, experts: Sequence[int], claimed: dict[int, Lease], num_tok: int
+    ) -> Generator[Fetched]:
+        try:
+            for expert in experts:
+                lease = claimed.get(expert)
+                if lease is None:
+                    self._staging.wait_expert(layer, expert, self._is_cancelled)
+                    yield Fetched(expert, None, self._staging.tensor(layer, expert))
+                    continue
                 if lease.copy is not None:
                     lease.copy.wait(self._is_cancelled)
                 yield Fetched(expert, lease.slot, None)
-            for expert in staged:
-                self._staging.wait_expert(layer, expert, self._is_cancelled)
-                yield Fetched(expert, None, self._staging.tensor(layer, expert))
             self._release(layer)
             self._stage_ahead(layer + 2, num_tok)
         except BaseException:

@@ -86,6 +86,11 @@ class Prefetching:
         self._last_layer = -1
 
     @property
+    def targets(self) -> list[list[int]]:
+        """Per layer, the later layers that it predicts, the nearest first."""
+        return self._targets
+
+    @property
     def is_adaptive(self) -> bool:
         """Whether the overlap window, not a fixed number, decides how many experts are fetched."""
         return self._prefetcher.needs_window

@@ -26,8 +26,6 @@ _MAX_WORKSPACE_SHARE = 0.125
 """Of the budget: where the workspace takes more, shorter chunks are tried."""
 _WORTH_HALVING = 0.75
 """Shorter chunks are taken if their workspace is at most this share of the longer ones'."""
-_RUNTIME_MARGIN_BYTES = 176 << 20
-"""What torch allocates while it runs: mostly oneDNN's compiled kernels, whose number `engine.client` limits."""
 _TEMPLATE_PROCESS_BYTES = 12 << 20
 """Memory of the process that renders chat templates that it shares with no other."""
 
@@ -105,7 +103,7 @@ def _uniform_budget(config: EngineConfig, plan: ModelPlan, needs: ChunkNeeds, ch
             geometry=plan.geometry,
             memory_bytes=config.memory_bytes,
             residency=config.residency,
-            runtime_bytes=_runtime_bytes(),
+            runtime_bytes=_runtime_bytes(plan.runtime_margin_bytes),
             resident_bytes=plan.resident_bytes,
             kv_bytes_per_tok=needs.kv.bytes_per_tok,
             kv_fixed_bytes=needs.kv.fixed_bytes,
@@ -126,10 +124,10 @@ def _conversion_bytes(config: EngineConfig, plan: ModelPlan) -> int:
     return num_link_threads * plan.conversion_bytes
 
 
-def _runtime_bytes() -> int:
+def _runtime_bytes(margin_bytes: int) -> int:
     """Memory of the processes without a model. Part of the margin may already be in use when a second model is planned;
     a budget that was enough for the first plan must still be enough."""
-    held_bytes = max(_first_rss_bytes() + _RUNTIME_MARGIN_BYTES, machine.rss_bytes() + _RUNTIME_MARGIN_BYTES // 4)
+    held_bytes = max(_first_rss_bytes() + margin_bytes, machine.rss_bytes() + margin_bytes // 4)
     return held_bytes + _TEMPLATE_PROCESS_BYTES
 
 

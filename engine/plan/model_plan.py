@@ -45,3 +45,6 @@ class ModelPlan:
     conversion_bytes: int
     """What a link thread needs to convert one expert; 0 where all are read straight into slots."""
     model_context_tok: int
+    runtime_margin_bytes: int = 176 << 20
+    """What the back end's libraries allocate while they run. By default torch's: mostly oneDNN's compiled kernels,
+    whose number `engine.client` limits."""

@@ -7,8 +7,6 @@ from contextlib import AbstractContextManager, nullcontext
 from time import perf_counter
 from typing import NamedTuple
 
-import torch
-
 from engine.plan import machine
 
 _ROUNDS = 3
@@ -30,10 +28,11 @@ class ThreadChoice(NamedTuple):
 
 def choose_threads(
     asked: int | None,
+    set_threads: Callable[[int], None],
     run_step: Callable[[], object],
     link_load: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> ThreadChoice:
-    """Sets torch's thread count: `asked`, or the best of all cores, one less, and half.
+    """Sets the thread count: `asked`, or the best of all cores, one less, and half.
 
     `run_step` is a decode step with the products of its experts; `link_load()` keeps the link's threads busy while it
     is entered. Both are used only where there is a choice. Raises what `run_step` raises; the count is set to the last
@@ -43,25 +42,27 @@ def choose_threads(
     candidates = sorted({cores, max(cores - 1, 1), max(cores // 2, 1)})
     if asked is not None or len(candidates) == 1:
         number = asked or candidates[0]
-        torch.set_num_threads(number)
+        set_threads(number)
         return ThreadChoice(number, ())
     with link_load():
-        best = _trial(candidates, run_step)
+        best = _trial(candidates, set_threads, run_step)
     chosen = candidates[0]
     for number in candidates[1:]:
         if best[number] < _WORTH_A_THREAD * best[chosen]:
             chosen = number
-    torch.set_num_threads(chosen)
+    set_threads(chosen)
     return ThreadChoice(chosen, tuple((number, best[number] * 1000) for number in candidates))
 
 
-def _trial(candidates: list[int], run_step: Callable[[], object]) -> dict[int, float]:
+def _trial(
+    candidates: list[int], set_threads: Callable[[int], None], run_step: Callable[[], object]
+) -> dict[int, float]:
     """Seconds of the median step for each thread count, measured in turn."""
     times: dict[int, list[float]] = {number: [] for number in candidates}
     started = perf_counter()
     for _ in range(_ROUNDS):
         for number in candidates:
-            torch.set_num_threads(number)
+            set_threads(number)
             start = perf_counter()
             run_step()
             times[number].append(perf_counter() - start)

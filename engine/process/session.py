@@ -77,11 +77,12 @@ class Session:
         self.telemetry.mode = self.mode
         self.engine.set_mode(self.mode)
         loaded, domain = self.engine.loaded, self.engine.config.domain
-        vocabulary_tok = int(loaded.model.config.get_text_config().vocab_size)
         self._prompts = ChatPrompts(
-            loaded.tokenizer, self.engine.budget.context_tok, self._is_cancelled, vocabulary_tok
+            loaded.tokenizer, self.engine.budget.context_tok, self._is_cancelled, loaded.vocabulary_tok
         )
-        self._end_tokens = end_tokens(loaded.tokenizer, loaded.defaults, loaded.model.config, self._prompts.template)
+        self._end_tokens = end_tokens(
+            loaded.tokenizer, loaded.defaults, loaded.end_token_sources, self._prompts.template
+        )
         self._prefilling: Turn | None = None
         self.profiles = DomainProfiles(self.engine)
         if domain is not None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from engine.backends.transformers.loading import LoadedModel
+from engine.backends.backend import LoadedModel
 from engine.checkpoint.changes import changed_file, require_unchanged, stamp_files
 from engine.events import Notice
 
@@ -14,7 +12,7 @@ class WeightsWatch:
 
     def __init__(self, loaded: LoadedModel) -> None:
         """Takes the files as they are now. Raises OSError where one is missing."""
-        self._stamps = stamp_files(_expert_files(loaded))
+        self._stamps = stamp_files(loaded.expert_files())
 
     def require_unchanged(self) -> None:
         """Raises CheckpointError, which names the file: what would be computed is not this model's answer."""
@@ -27,15 +25,3 @@ class WeightsWatch:
             return None
         message = f"{path} was changed while the model answered from it: the last answer may be wrong."
         return Notice(message, "Restore the file, then load the model again.")
-
-
-def _expert_files(loaded: LoadedModel) -> list[Path]:
-    """The files with routed experts. All other weights are in memory."""
-    paths = {
-        part.entry.path
-        for withheld in loaded.modules
-        for parameter in withheld.parameters.values()
-        for parts in parameter.parts.values()
-        for part in parts
-    }
-    return [Path(path) for path in sorted(paths)]

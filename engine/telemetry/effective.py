@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from engine.backends.offloaded_model import OffloadedModel
-from engine.checkpoint.shards import choose_shards
 from engine.config import DEMO_MODEL, format_bytes
 from engine.demo.model import DEMO_LIMIT
 from engine.events import EngineReady
@@ -46,7 +45,8 @@ def effective(engine: OffloadedModel, mode: str) -> tuple[tuple[str, str], ...]:
     return (
         ("model", str(loaded.folder)),
         ("architecture", loaded.model_type),
-        ("dtype", str(loaded.model.dtype).removeprefix("torch.")),
+        ("back end", f"{engine.backend.label} ({engine.why_backend})"),
+        ("number format", loaded.number_format),
         ("budget", f"{format_bytes(budget.budget_bytes)} = {parts}"),
         ("slots", f"{shown} of {widest} a layer ({budget.residency_rate:.0%} of the experts){_moved(budget)}"),
         ("context", f"{budget.context_tok} tokens"),
@@ -85,7 +85,7 @@ def notices(engine: OffloadedModel) -> tuple[str, ...]:
         said.append("The model has no chat template: the conversation is given to it as plain text.")
     if engine.config.eviction == "history" and engine.tuned.problem:
         said.append(engine.tuned.problem)
-    said += choose_shards(engine.loaded.folder).notices
+    said += engine.loaded.notices()
     if engine.budget.residency_rate >= 1:
         said.append("Every routed expert fits into the budget: nothing needs to be offloaded.")
     return tuple(said)

@@ -1,33 +1,30 @@
-"""The decode loop: chunked prefill, then one token at a time over `model.forward` with a preallocated cache.
+"""Chunked prefill, then one token at a time over `model.forward` with a preallocated cache.
 
 It replaces the library's `generate`, which costs 5-15 ms a token around the forward.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from time import perf_counter
 from typing import Any
 
 import torch
 
+from engine.backends.decode_loop import DecodeLoop, require_finite
 from engine.backends.transformers.experts_interface import ForwardLeft
 from engine.backends.transformers.kv_cache import KvCache
-from engine.errors import NonFiniteLogitsError
 from engine.experts.step_state import StepState
-from engine.sampling.sampler import Sampler
 from offload.errors import WaitCancelled
 
 
-class Decoder:
+class Decoder(DecodeLoop):
     """Runs one model over one cache. Every forward leaves `cache.tokens` equal to what the cache holds, or drops it."""
 
     def __init__(self, model: Any, cache: KvCache, state: StepState, context_tok: int, chunk_tok: int) -> None:
-        self.cache, self._model, self._state = cache, model, state
-        self._context_tok, self._chunk_tok = context_tok, chunk_tok
-        self._ids = torch.zeros(1, context_tok, dtype=torch.long)
+        super().__init__(state, context_tok)
+        self.cache: KvCache = cache
+        self._model, self._chunk_tok = model, chunk_tok
 
     def prefill(self, prompt: Sequence[int], on_progress: Callable[[int], None]) -> torch.Tensor:
         """Computes the prompt beyond what the cache holds, chunk by chunk; returns the last position's logits [vocab].
@@ -78,26 +75,6 @@ class Decoder:
         """Tokens of the prefill chunk that begins at `start`."""
         return min(self._chunk_tok, num_prompt_tok - start)
 
-    def tokens(self, logits: torch.Tensor, sampler: Sampler, num_new_tok: int) -> Iterator[int]:
-        """Yields drawn tokens; asks for the next forward only when the next token is asked for.
-
-        Raises what `step` raises, with the cache as it was before that token.
-        """
-        for remaining in range(num_new_tok, 0, -1):
-            length = len(self.cache.tokens)
-            token = sampler.draw(logits, self._ids[:, :length])
-            yield token
-            if remaining == 1 or length >= self._context_tok:
-                return
-            began_s = perf_counter()
-            logits = self.step(token)
-            self._state.forward_s += perf_counter() - began_s
-
-    def force(self, tokens: Sequence[int]) -> Iterator[torch.Tensor]:
-        """Decodes given tokens one by one and yields the logits [vocab] after each: for comparing modes on one text."""
-        for token in tokens:
-            yield self.step(token)
-
     def _forward(self, tokens: Sequence[int], start: int, end: int) -> torch.Tensor:
         before = self._state.substituted
         if self._state.recorder is not None:
@@ -108,7 +85,7 @@ class Decoder:
                     input_ids=self._ids[:, start:end], cache=self.cache.cache, use_cache=True, logits_to_keep=1
                 )
             logits: torch.Tensor = output.logits[0, -1]
-            _require_finite(logits, end)
+            require_finite(logits, end)
         except BaseException:
             self._state.abandon_prefill()
             self._undo(start)
@@ -123,13 +100,3 @@ class Decoder:
         """Removes what an interrupted forward wrote: crops every layer to `length`, or empties the cache."""
         self.cache.tokens[length:] = []
         self.cache.restore(length)
-
-
-def _require_finite(logits: torch.Tensor, num_tok: int) -> None:
-    """One reduction a step: the largest of `logits` [vocab] is NaN where any of them is, and infinite where no token
-    can be chosen."""
-    if not math.isfinite(float(logits.max())):
-        raise NonFiniteLogitsError(
-            f"After {num_tok} tokens the model's logits are not finite: no next token can be chosen.",
-            "A weight is damaged, or overflows in this number format. To find out which: moe-chat verify",
-        )

@@ -18,7 +18,8 @@ from engine.backends.transformers.expert_store import ExpertStore
 from engine.backends.transformers.inspection import InspectedModel, formats_of
 from engine.backends.transformers.meta_model import MetaModel, load_weights
 from engine.backends.transformers.stored_weights import WithheldModule, is_experts_module, withhold
-from engine.checkpoint.index import TensorEntry
+from engine.checkpoint.index import TensorEntry, tensors_not_finite
+from engine.checkpoint.shards import choose_shards
 from engine.errors import CheckpointError, MoeChatError
 from engine.experts.formats.dense import DenseFormat
 from engine.plan.model_plan import ModelPlan
@@ -43,6 +44,56 @@ class LoadedModel:
     @property
     def model_type(self) -> str:
         return str(self.model.config.model_type)
+
+    @property
+    def number_format(self) -> str:
+        """The dtype that the library computes in."""
+        return str(self.model.dtype).removeprefix("torch.")
+
+    @property
+    def hidden_dim(self) -> int:
+        return int(self.model.config.get_text_config().hidden_size)
+
+    @property
+    def vocabulary_tok(self) -> int:
+        return int(self.model.config.get_text_config().vocab_size)
+
+    @property
+    def end_token_sources(self) -> list[dict[str, Any]]:
+        """The model's configuration, and its text model's."""
+        configs = (self.model.config, getattr(self.model.config, "text_config", None))
+        return [{"eos_token_id": getattr(config, "eos_token_id", None)} for config in configs if config is not None]
+
+    def holds_expert(self, layer: int, expert: int, slot: memoryview) -> bool:
+        """See backend.LoadedModel: as the library converts the expert."""
+        memory = torch.frombuffer(slot, dtype=torch.uint8)
+        for layout in self.formats[layer].parameters:
+            parameter = self.modules[layer].parameters[layout.name]
+            parts = parameter.parts[expert]
+            value = parameter.convert([part.read() for part in parts], parts, self.model).to(layout.dtype)
+            held = memory[layout.slot_offset : layout.slot_offset + layout.num_bytes]
+            if not torch.equal(held, value.contiguous().view(torch.uint8).reshape(-1)):
+                return False
+        return True
+
+    def not_finite(self, on_tensor: Callable[[int, int], None]) -> list[str]:
+        """See backend.LoadedModel."""
+        return tensors_not_finite(self.folder, on_tensor)
+
+    def expert_files(self) -> list[Path]:
+        """The files with routed experts. All other weights are in memory."""
+        paths = {
+            part.entry.path
+            for withheld in self.modules
+            for parameter in withheld.parameters.values()
+            for parts in parameter.parts.values()
+            for part in parts
+        }
+        return [Path(path) for path in sorted(paths)]
+
+    def notices(self) -> list[str]:
+        """What the user should know about the files."""
+        return list(choose_shards(self.folder).notices)
 
 
 class _LazyTensor:

@@ -19,6 +19,7 @@ from transformers.integrations.moe import grouped_mm_experts_forward
 
 from engine.api import Message
 from engine.backends.offloaded_model import OffloadedModel
+from engine.backends.transformers.backend import require_transformers
 from engine.backends.transformers.kv_cache import KvCache
 from engine.chat.conversation import encode
 from engine.commands.bench.synthetic_layer import NUM_EXPERTS, TOP_K, LayerOverhead, measure_layer_overhead
@@ -45,10 +46,14 @@ _LABELS = {
 }
 
 
+WHAT = "The comparison with plain transformers"
+
+
 def bench_overhead(
     base: OffloadedModel, num_rounds: int, on_progress: OnTaskProgress, is_cancelled: Callable[[], bool]
 ) -> TaskOutcome:
     """Loads the model twice more, whole and offloaded with every expert resident. Raises WaitCancelled."""
+    require_transformers(base.backend, WHAT)
     plan = base.loaded.plan
     whole_bytes = plan.resident_bytes + plan.geometry.expert_bytes_total + base.budget.workspace_bytes
     require_free(2 * whole_bytes, "Holding the model twice, with every expert,")
@@ -133,7 +138,8 @@ class _PlainTransformers:
         """Yields the seconds of one decode step after the other, for ever."""
         engine = self._engine
         budget = engine.budget
-        kv = KvCache(self.model, budget.context_tok, budget.chunk_tok, engine.loaded.uses_library_cache)
+        uses_library_cache = require_transformers(engine.backend, WHAT).loaded.uses_library_cache
+        kv = KvCache(self.model, budget.context_tok, budget.chunk_tok, uses_library_cache)
         while True:
             kv.reset()
             output = self._forward(prompt, kv)
@@ -156,7 +162,9 @@ class _MoeCalls:
     def __init__(self, engine: OffloadedModel, plain: Any, prompt: list[int]) -> None:
         self._engine = engine
         self._inputs = _record(engine, prompt)
-        self._plain = [plain.get_submodule(withheld.name) for withheld in engine.loaded.modules]
+        self._plain = [
+            plain.get_submodule(withheld.name) for withheld in require_transformers(engine.backend, WHAT).loaded.modules
+        ]
         self._bare = [
             self._weights(module, index) for module, (_, index, _) in zip(self._plain, self._inputs, strict=True)
         ]

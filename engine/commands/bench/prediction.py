@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import torch
 
 from engine.backends.offloaded_model import OffloadedModel
+from engine.backends.transformers.backend import require_transformers
 from engine.commands.bench.recall import Recall
 from engine.commands.bench.workload import Task, engine_for_bench, make_tasks
 from engine.commands.task_outcome import OnTaskProgress, TaskOutcome
@@ -61,6 +62,8 @@ class _SourceRecall:
             self._correction.learn(self._predictor.logits(truth.hidden))
 
 
+_WHAT = "The recall from every hidden state"
+
 Recalls = dict[tuple[str, int, int], _SourceRecall]
 """By (hidden state, layers ahead, predicted layer)."""
 
@@ -69,6 +72,7 @@ def bench_prediction(
     engine: OffloadedModel, is_quick: bool, on_progress: OnTaskProgress, is_cancelled: Callable[[], bool]
 ) -> TaskOutcome:
     """Runs with every expert resident, outside the budget, and restores the engine afterwards. Raises WaitCancelled."""
+    require_transformers(engine.backend, _WHAT)
     recalls: Recalls = {}
     with engine_for_bench(engine, is_cancelled) as base:
         on_progress("answering with every expert resident", 0, 1)
@@ -92,10 +96,11 @@ def _block_outputs(engine: OffloadedModel) -> Iterator[dict[int, torch.Tensor]]:
 
         return keep
 
-    for layer, withheld in enumerate(engine.loaded.modules):
+    loaded = require_transformers(engine.backend, _WHAT).loaded
+    for layer, withheld in enumerate(loaded.modules):
         parts = withheld.name.split(".")
         end = next((at for at, part in enumerate(parts) if part.isdigit()), len(parts) - 1)
-        block = engine.loaded.model.get_submodule(".".join(parts[: end + 1]))
+        block = loaded.model.get_submodule(".".join(parts[: end + 1]))
         handles.append(block.register_forward_hook(keeper(layer)))
     try:
         yield outputs
@@ -118,7 +123,7 @@ def _predict_layer(
     engine: OffloadedModel, layer: int, ahead: int, outputs: dict[int, torch.Tensor], recalls: Recalls
 ) -> None:
     """Adds one token's predictions of layer `ahead`, one from each hidden state of `layer`."""
-    lookahead = engine.lookahead
+    lookahead = require_transformers(engine.backend, _WHAT).lookahead
     own, far = lookahead.predictors[layer], lookahead.predictors[ahead]
     hidden, far_hidden = lookahead.inputs[layer], lookahead.inputs[ahead]
     if own is None or far is None or hidden is None or far_hidden is None:

@@ -9,6 +9,7 @@ import torch
 from transformers.integrations.moe import grouped_mm_experts_forward
 
 from engine.backends.offloaded_model import OffloadedModel
+from engine.backends.transformers.backend import require_transformers
 from engine.backends.transformers.stored_weights import WithheldModule
 from engine.commands.task_outcome import OnTaskProgress
 from engine.commands.verify.comparison import ComparisonResult
@@ -40,12 +41,15 @@ def layer_by_layer(
         on_progress("checking layers", number, len(checks))
         if is_cancelled():
             raise WaitCancelled("Stopped.")
-        right = _library_agrees(engine, engine.loaded.modules[number], check)
+        right = _library_agrees(engine, require_transformers(engine.backend, _WHAT).loaded.modules[number], check)
         equal += sum(right)
         calls += len(right)
     report: dict[str, object] = {"layers": len(checks), "calls": calls, "calls_equal": equal}
     line = f"{equal} of {calls} calls of {len(checks)} MoE layers equal the library's experts function bit for bit."
     return equal == calls, report, ("Layer by layer, each MoE layer streamed whole:", line)
+
+
+_WHAT = "A check layer by layer"
 
 
 class RecordingCalls:
@@ -56,11 +60,11 @@ class RecordingCalls:
 
     def __enter__(self) -> None:
         for number, layer in enumerate(self._engine.layers):
-            self._engine.loaded.modules[number].module.offload_layer = self._recorder(layer, self._checks[number])  # type: ignore[assignment]
+            self._engine.backend.bind(number, self._recorder(layer, self._checks[number]))  # type: ignore[arg-type]
 
     def __exit__(self, *exc: object) -> None:
         for number, layer in enumerate(self._engine.layers):
-            self._engine.loaded.modules[number].module.offload_layer = layer  # type: ignore[assignment]
+            self._engine.backend.bind(number, layer)
 
     @staticmethod
     def _recorder(layer: MoeLayer, check: LayerCalls) -> Callable[..., torch.Tensor]:
@@ -75,7 +79,7 @@ class RecordingCalls:
 def _library_agrees(engine: OffloadedModel, withheld: WithheldModule, check: LayerCalls) -> list[bool]:
     """Per recorded call: whether the library's experts function gives the same output. Loads the module's weights for
     this, and removes them afterwards."""
-    module, model = withheld.module, engine.loaded.model
+    module, model = withheld.module, require_transformers(engine.backend, _WHAT).loaded.model
     try:
         for name, parameter in withheld.parameters.items():
             rows = [

@@ -9,19 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
-
 from engine.api import Message
 from engine.backends.offloaded_model import OffloadedModel
+from engine.backends.transformers.backend import TransformersBackend
 from engine.chat.conversation import encode
 from engine.commands.task_outcome import OnTaskProgress, TaskOutcome
+from engine.commands.verify.comparison import ComparisonResult
+from engine.commands.verify.held_whole import against_itself_held_whole
 from engine.commands.verify.layers import layer_by_layer
-from engine.commands.verify.stored_bytes import check_slots, tensors_not_finite
+from engine.commands.verify.stored_bytes import check_slots
 from engine.commands.verify.whole_model import against_whole_model
 from engine.config import EXACT
 from engine.errors import NonFiniteLogitsError
 from engine.plan import machine
 from engine.plan.budget import slots_in_words
+from offload.errors import WaitCancelled
 
 _QUESTIONS = (
     "What is the capital of France?",
@@ -45,12 +47,12 @@ def verify(
     try:
         prompts = [_prompt(engine, question) for question in _QUESTIONS]
         method = method or _choose(engine)
-        run = against_whole_model if method == "whole" else layer_by_layer
+        run = _runs(engine)[method]
         try:
             is_equal, report, lines = run(engine, prompts, num_tok, on_progress, is_cancelled)
         except NonFiniteLogitsError as error:
             is_equal, report, lines = False, {}, (error.message,)
-        damaged = tensors_not_finite(engine.loaded.folder, on_progress, is_cancelled)
+        damaged = engine.loaded.not_finite(_tensor_progress(on_progress, is_cancelled))
         on_progress("slot checksums", 0, 1)
         checked, wrong = check_slots(engine)
         engine.cache.check_integrity()
@@ -65,11 +67,29 @@ def verify(
         "slots_wrong": wrong,
         "tensors_not_finite": damaged,
     }
-    report |= {"threads": torch.get_num_threads(), "dtype": str(engine.loaded.model.dtype).removeprefix("torch.")}
+    report |= {"threads": engine.backend.num_threads, "dtype": engine.loaded.number_format}
+    report |= {"back_end": engine.backend.label}
     report |= {"chunk_tok": engine.budget.chunk_tok, "slots_per_layer": list(engine.budget.slots_per_layer)}
     return TaskOutcome(
         is_ok, report, (*_heading(engine, is_ok), *lines, _slots_line(checked, wrong), _finite_line(damaged))
     )
+
+
+def _runs(engine: OffloadedModel) -> dict[str, Callable[..., ComparisonResult]]:
+    """What can be compared with, by method. On ggml the same back end with every expert in memory is what EXACT means;
+    the library is another back end."""
+    if isinstance(engine.backend, TransformersBackend):
+        return {"whole": against_whole_model, "layers": layer_by_layer}
+    return {"whole": against_itself_held_whole}
+
+
+def _tensor_progress(on_progress: OnTaskProgress, is_cancelled: Callable[[], bool]) -> Callable[[int, int], None]:
+    def told(done: int, total: int) -> None:
+        on_progress("looking for values that are not finite", done, total)
+        if is_cancelled():
+            raise WaitCancelled("Stopped.")
+
+    return told
 
 
 def _prompt(engine: OffloadedModel, question: str) -> list[int]:
@@ -82,15 +102,17 @@ def _choose(engine: OffloadedModel) -> str:
     plan = engine.loaded.plan
     needed = plan.resident_bytes + plan.geometry.expert_bytes_total + engine.budget.workspace_bytes
     free = machine.available_bytes() - machine.rss_bytes()
-    return "whole" if needed < _SHARE_OF_FREE * free else "layers"
+    if needed < _SHARE_OF_FREE * free or "layers" not in _runs(engine):
+        return "whole"
+    return "layers"
 
 
 def _heading(engine: OffloadedModel, is_ok: bool) -> tuple[str, str]:
     shown = slots_in_words(engine.budget.slots_per_layer)
     return (
         "EXACT" if is_ok else "NOT EXACT",
-        f"{engine.loaded.folder.name}: {shown} slots a layer, {torch.get_num_threads()} threads, chunks of "
-        f"{engine.budget.chunk_tok} tokens; this check runs outside the engine's budget.",
+        f"{engine.loaded.folder.name}: {shown} slots a layer, {engine.backend.num_threads} threads, chunks of "
+        f"{engine.budget.chunk_tok} tokens, {engine.backend.label}; this check runs outside the engine's budget.",
     )
 
 

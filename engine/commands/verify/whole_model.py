@@ -41,6 +41,32 @@ def against_whole_model(
     """Loads the library's model beside the engine, outside its budget. Raises WaitCancelled."""
     on_progress("loading the whole model", 0, len(prompts))
     whole = load_whole(engine)
+    chunk_tok = engine.budget.chunk_tok
+    comparisons = compare(
+        engine,
+        prompts,
+        num_tok,
+        on_progress,
+        is_cancelled,
+        lambda ids, room: library_greedy(whole, ids, room, chunk_tok),
+    )
+    size = format_bytes(engine.loaded.plan.resident_bytes + engine.loaded.plan.geometry.expert_bytes_total)
+    return result_of(comparisons, f"Against the whole model in memory ({size}):")
+
+
+Greedy = Callable[[list[int], int], tuple[list[int], torch.Tensor]]
+"""(prompt, number of new tokens) -> (ids, the logits [vocab] at the prompt's end)."""
+
+
+def compare(
+    engine: OffloadedModel,
+    prompts: list[list[int]],
+    num_tok: int,
+    on_progress: OnTaskProgress,
+    is_cancelled: Callable[[], bool],
+    reference: Greedy,
+) -> list[Comparison]:
+    """This engine's greedy answers beside the reference's. Raises WaitCancelled."""
     comparisons = []
     for number, prompt in enumerate(prompts):
         on_progress("comparing", number, len(prompts))
@@ -48,18 +74,22 @@ def against_whole_model(
             raise WaitCancelled("Stopped.")
         room = min(num_tok, engine.budget.context_tok - len(prompt))
         ours, our_logits = engine.greedy_ids(prompt, room)
-        theirs, their_logits = library_greedy(whole, prompt, room, engine.budget.chunk_tok)
+        theirs, their_logits = reference(prompt, room)
         equal = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b), len(theirs))
         difference = float((our_logits.float() - their_logits.float()).abs().max())
         comparisons.append(Comparison(len(prompt), len(theirs), equal, difference))
+    return comparisons
+
+
+def result_of(comparisons: list[Comparison], heading: str) -> ComparisonResult:
+    """The comparisons as a report, under a heading that says what was compared with."""
     lines = tuple(
         f"prompt of {c.prompt_tok} tokens: {c.equal_tok} of {c.new_tok} greedy tokens equal, "
         f"logits differ by {c.logits_diff:g} at most"
         for c in comparisons
     )
-    size = format_bytes(engine.loaded.plan.resident_bytes + engine.loaded.plan.geometry.expert_bytes_total)
     report: dict[str, object] = {"comparisons": [c._asdict() for c in comparisons]}
-    return all(c.is_equal for c in comparisons), report, (f"Against the whole model in memory ({size}):", *lines)
+    return all(c.is_equal for c in comparisons), report, (heading, *lines)
 
 
 def load_whole(engine: OffloadedModel) -> Any:

@@ -5,10 +5,22 @@ A format is made once per experts module. The offload core moves bytes and knows
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
+
+
+class PromptSum(Protocol):
+    """Sums the weighted outputs of a prompt's experts."""
+
+    def add(self, bound: Any, rows: torch.Tensor) -> None:
+        """Computes one expert on its `rows` of the flat [tokens * k] routing, and takes its outputs in."""
+        ...
+
+    def result(self) -> torch.Tensor:
+        """[tokens, hidden], once every routed expert was added."""
+        ...
 
 
 class ExpertFormat(Protocol):
@@ -16,6 +28,16 @@ class ExpertFormat(Protocol):
 
     slot_bytes: int
     """Bytes one expert takes in a slot."""
+    is_order_free: bool
+    """Whether experts may be added to a `PromptSum` in any order without changing a bit."""
+
+    def sum_of(self, hidden: torch.Tensor, weights: torch.Tensor) -> PromptSum:
+        """A sum for a prompt: hidden [tokens, hidden], weights [tokens, k]."""
+        ...
+
+    def bind_slots(self, slots: Mapping[int, torch.Tensor]) -> dict[int, Any]:
+        """`bind` for every decode slot of the layer, by its number. Called once for the slots of a configuration."""
+        ...
 
     def choose_kernel(self) -> None:
         """Picks the fastest products that give the library's bits; call once the number of threads is settled."""

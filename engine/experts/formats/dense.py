@@ -6,13 +6,15 @@ bit for bit: `mm` per expert, the module's own gate, routing weights applied, su
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from time import perf_counter
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
+
+from engine.experts.formats.sums import TopKSum
 
 DENSE_DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 PARAMETER_NAMES = ("gate_up_proj", "up_proj", "gate_up_proj_bias", "up_proj_bias", "down_proj", "down_proj_bias")
@@ -45,6 +47,8 @@ class DenseFormat:
 
     `shapes` and `dtypes` are those of the module's per-expert parameters, without the expert dimension.
     """
+
+    is_order_free = True
 
     def __init__(
         self, module: nn.Module, parameters: dict[str, tuple[tuple[int, ...], torch.dtype]], top_k: int
@@ -91,6 +95,14 @@ class DenseFormat:
         if not self._is_transposed:
             up, down = up.t(), down.t()
         return DenseWeights(up, views.get(self._up_name + "_bias"), down, views.get("down_proj_bias"))
+
+    def bind_slots(self, slots: Mapping[int, torch.Tensor]) -> dict[int, DenseWeights]:
+        """See ExpertFormat."""
+        return {number: self.bind(slot) for number, slot in slots.items()}
+
+    def sum_of(self, hidden: torch.Tensor, weights: torch.Tensor) -> TopKSum:
+        """See ExpertFormat."""
+        return TopKSum(self.run, hidden, weights)
 
     def _activate(self, projected: torch.Tensor) -> torch.Tensor:
         module: Any = self.module

@@ -1,0 +1,167 @@
+"""The ggml back end: inspects a model of a known family, loads its resident weights, and decodes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+
+from engine.backends.ggml.compute import Compute, Scratch
+from engine.backends.ggml.decoder import GgmlDecoder
+from engine.backends.ggml.embedding import Embedding
+from engine.backends.ggml.expert_format import GgmlFormat
+from engine.backends.ggml.expert_store import GgmlExpertStore, geometry_of, slot_layout
+from engine.backends.ggml.families import read_spec
+from engine.backends.ggml.library import load_library
+from engine.backends.ggml.loaded_model import LoadedGgmlModel
+from engine.backends.ggml.lookahead import GgmlLookahead
+from engine.backends.ggml.memory_needs import chunk_needs
+from engine.backends.ggml.model_files import open_model_files
+from engine.backends.ggml.model_spec import StoredWeight
+from engine.backends.ggml.routing import LogitsTap, Routing
+from engine.backends.ggml.weights import ResidentWeights
+from engine.experts.layer import MoeLayer
+from engine.experts.step_state import StepState
+from engine.lookahead.forms import PredictionForm, Way
+from engine.lookahead.prefetching import Prefetching
+from engine.plan import machine
+from engine.plan.model_plan import ChunkNeeds, ModelPlan
+from offload.budget import BudgetPlan
+from offload.errors import WaitCancelled
+
+_RUNTIME_MARGIN_BYTES = 40 << 20
+"""What torch, numpy and ggml allocate while they run: ggml compiles nothing, unlike oneDNN."""
+
+
+class GgmlBackend:
+    """See Backend."""
+
+    name = "ggml"
+
+    def __init__(self, model: Path, is_cancelled: Callable[[], bool]) -> None:
+        """Inspects a checkpoint folder or a GGUF file. Raises UnsupportedModelError, CheckpointError, WaitCancelled."""
+        self._ggml = load_library()
+        self.label = self._ggml.label
+        self._files = open_model_files(model)
+        self._spec = spec = read_spec(self._files.stored)
+        if is_cancelled():
+            raise WaitCancelled("Stopped.")
+        self._weights = ResidentWeights(spec)
+        self.plan = ModelPlan(
+            geometry=geometry_of(spec),
+            resident_bytes=self._weights.num_bytes,
+            conversion_bytes=0,
+            model_context_tok=spec.context_tok,
+            runtime_margin_bytes=_RUNTIME_MARGIN_BYTES,
+        )
+        self._compute: Compute | None = None
+        self._decode_scratch: Scratch | None = None
+
+    def needs_of(self, chunk_tok: int) -> ChunkNeeds:
+        """See Backend."""
+        return chunk_needs(self._ggml, self._spec, chunk_tok)
+
+    def forms(self) -> list[PredictionForm]:
+        """See Backend: every router is asked in a graph."""
+        return [PredictionForm(Way.SHORT) for _ in self._spec.moe_layers]
+
+    def load(self, budget: BudgetPlan, on_read: Callable[[int, int], None], is_cancelled: Callable[[], bool]) -> None:
+        """See Backend."""
+        spec, done = self._spec, 0
+
+        def count(num_bytes: int) -> None:
+            nonlocal done
+            if is_cancelled():
+                raise WaitCancelled("Stopped.")
+            done += num_bytes
+            on_read(done, self.plan.resident_bytes)
+
+        torch.set_num_threads(1)  # what is left to torch is too small to be shared out
+        self._compute = compute = Compute(self._ggml)
+        self._scratch = Scratch(self._ggml)
+        formats = []
+        for number in spec.moe_layers:
+            layout, sample = slot_layout(spec.layers[number]), spec.layers[number].experts[0]
+            formats.append(
+                GgmlFormat(self._ggml, compute, self._scratch, sample, layout.offsets, layout.slot_bytes, spec.top_k)
+            )
+        self.loaded = LoadedGgmlModel(self._files, spec, formats, GgmlExpertStore(spec), self.plan)
+        self._weights.load(count)
+
+    def prepare(self, budget: BudgetPlan, state: StepState) -> None:
+        """See Backend."""
+        spec, compute = self._spec, self._compute
+        assert compute is not None, "loaded before"
+        is_tied = spec.output.name == spec.embedding.name
+        table = self._weights.address(spec.embedding) if is_tied else None
+        embedding = Embedding(self._ggml, compute, self._scratch, spec, table)
+        routings = [self._routing(number) for number in spec.moe_layers]
+        self.decoder = GgmlDecoder(
+            *(self._ggml, spec, self._place, embedding, compute, self._scratch, routings, state),
+            *(budget.context_tok, budget.chunk_tok),
+        )
+        self.lookahead: GgmlLookahead = self.decoder.lookahead
+        self.taps: Sequence[LogitsTap] = self.decoder.taps
+
+    def _routing(self, number: int) -> Routing:
+        bias = self._spec.layers[number].router_bias
+        return Routing(self._spec.router, self._spec.top_k, None if bias is None else self._weights.float32(bias))
+
+    def _place(self, weight: StoredWeight) -> tuple[int, int]:
+        return self._weights.address(weight), self._weights.type_of(weight)
+
+    def measure_workspace(self, needs: ChunkNeeds, budget: BudgetPlan) -> int:
+        """See Backend. Graphs at the longest context: their work memory depends on it."""
+        if not machine.reset_peak_rss():
+            return budget.workspace_bytes
+        before_bytes = machine.rss_bytes()
+        length_tok = self.decoder.run_at(budget.context_tok)
+        taken_bytes = machine.peak_rss_bytes(since_reset=True) - before_bytes
+        return budget.workspace_bytes + max(taken_bytes - needs.workspace.at(length_tok), 0)
+
+    def bind(self, number: int, layer: MoeLayer) -> None:
+        """See Backend."""
+        self.decoder.layers[number] = layer
+
+    def connected(self, prefetching: Prefetching) -> None:
+        """See Backend. Places what lives within the experts' decode graphs, once for all layers."""
+        if self._decode_scratch is not None:
+            self._decode_scratch.close()
+        self._decode_scratch = Scratch(self._ggml)
+        self._decode_scratch.allocate(*(graph for each in self.loaded.formats for graph in each.graphs))
+        self.decoder.ask_next_in({layer for layer, ahead in enumerate(prefetching.targets) if layer + 1 in ahead})
+
+    def unbind(self) -> None:
+        """See Backend."""
+        self.decoder.layers.clear()
+        for each in self.loaded.formats:
+            each.close()
+
+    def set_threads(self, num_threads: int) -> None:
+        """See Backend."""
+        assert self._compute is not None, "loaded before"
+        self._compute.set_threads(num_threads)
+
+    @property
+    def num_threads(self) -> int:
+        """See Backend."""
+        return self._compute.num_threads if self._compute is not None else 1
+
+    def time_step(self, past_tok: int) -> int:
+        """See Backend."""
+        return self.decoder.time_step(past_tok)
+
+    def close(self) -> None:
+        """See Backend."""
+        if hasattr(self, "decoder"):
+            self.decoder.close()
+        if hasattr(self, "loaded"):
+            for each in self.loaded.formats:
+                each.close()
+            self.loaded.store.close()
+        if self._decode_scratch is not None:
+            self._decode_scratch.close()
+        if self._compute is not None:
+            self._scratch.close()
+            self._compute.close()

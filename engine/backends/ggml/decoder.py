@@ -1,0 +1,308 @@
+"""Decode and prefill over ggml graphs: a layer is one graph, then its routed experts.
+
+Prefill goes layer by layer over the whole prompt, attention in chunks, so that an expert is fetched once per prompt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+from engine.backends.decode_loop import DecodeLoop, require_finite
+from engine.backends.ggml.compute import Compute, Scratch
+from engine.backends.ggml.embedding import Embedding
+from engine.backends.ggml.graph import GraphBuilder
+from engine.backends.ggml.kv_cache import KvCache, capacity_tok
+from engine.backends.ggml.layer_graph import MAX_TENSORS, Addresses, LayerGraphBuilder, Place
+from engine.backends.ggml.library import Ggml
+from engine.backends.ggml.lookahead import GgmlLookahead
+from engine.backends.ggml.memory import Memory, values
+from engine.backends.ggml.model_spec import ModelSpec
+from engine.backends.ggml.routing import LogitsTap, Routing
+from engine.experts.layer import MoeLayer
+from engine.experts.step_state import StepState
+from offload.errors import WaitCancelled
+
+_HIDDEN = np.float16(-np.inf)
+
+
+class PromptStates:
+    """What prefill keeps of every token of a prompt from layer to layer: residual, normed input, logits."""
+
+    def __init__(self, spec: ModelSpec, num_tok: int) -> None:
+        self._memory = Memory(prompt_state_bytes(spec) * num_tok + 4096)
+        hidden, experts = spec.hidden_dim, num_experts_of(spec)
+        self.residual_at, raw = self._memory.take(hidden * num_tok * 4)
+        self.residual = torch.from_numpy(values(raw, np.float32, num_tok, hidden))
+        self.normed_at, raw = self._memory.take(hidden * num_tok * 4)
+        self.normed = torch.from_numpy(values(raw, np.float32, num_tok, hidden))
+        self.logits_at, raw = self._memory.take(experts * num_tok * 4)
+        self.logits = torch.from_numpy(values(raw, np.float32, num_tok, experts))
+
+
+def num_experts_of(spec: ModelSpec) -> int:
+    """Of the layer with the most."""
+    return max(len(layer.experts) for layer in spec.layers)
+
+
+def prompt_state_bytes(spec: ModelSpec) -> int:
+    """Bytes of `PromptStates` for every token of a prompt."""
+    return 4 * (2 * spec.hidden_dim + num_experts_of(spec))
+
+
+class GgmlDecoder(DecodeLoop):
+    """Runs one model over one KV cache."""
+
+    def __init__(
+        self,
+        ggml: Ggml,
+        spec: ModelSpec,
+        place: Place,
+        embedding: Embedding,
+        compute: Compute,
+        scratch: Scratch,
+        routings: Sequence[Routing],
+        state: StepState,
+        context_tok: int,
+        chunk_tok: int,
+    ) -> None:
+        """Allocates the KV cache and the buffers of a step. `scratch`: for graphs that are built for one run."""
+        super().__init__(state, context_tok)
+        self._ggml, self._spec, self._compute, self._scratch = ggml, spec, compute, scratch
+        self._embedding, self._chunk_tok = embedding, min(chunk_tok, context_tok)
+        self.cache = KvCache(ggml, spec, context_tok)
+        self._graphs = LayerGraphBuilder(spec, place, self.cache.layers)
+        self._moe_number = {layer: number for number, layer in enumerate(spec.moe_layers)}
+        self._routings = routings
+        self.taps = [LogitsTap(routing) for routing in routings]
+        self.layers: dict[int, MoeLayer] = {}
+        """By MoE layer; without one the routed experts give zeros."""
+        self._step_scratch = Scratch(ggml)
+        self._allocate()
+        experts = num_experts_of(spec)
+        self.lookahead = GgmlLookahead(routings, experts, self._token.logits[:1], self._next_logits, self._ask_ahead)
+        self._step_builder: GraphBuilder | None = None
+        self._step_graphs: list[int] = []
+        self._head_graph = 0
+        self._ahead_graphs: dict[int, int] = {}
+        self._step_cached_tok = 0
+
+    def _allocate(self) -> None:
+        spec, chunk_tok = self._spec, self._chunk_tok
+        self._token = PromptStates(spec, 1)
+        self._prompt: PromptStates | None = None
+        capacity, experts = capacity_tok(self._context_tok), num_experts_of(spec)
+        memory = self._fixed = Memory(
+            4 * experts + 12 * chunk_tok + 2 * capacity * (chunk_tok + 1) + 4 * spec.vocabulary_tok + 4096
+        )
+        self._next_at, raw = memory.take(4 * experts)
+        self._next_logits = torch.from_numpy(values(raw, np.float32, 1, experts))
+        self._positions_at, raw = memory.take(4 * chunk_tok)
+        self._positions = values(raw, np.int32, chunk_tok)
+        self._rows_at, raw = memory.take(8 * chunk_tok)
+        self._rows = values(raw, np.int64, chunk_tok)
+        self._step_mask_at, raw = memory.take(2 * capacity)
+        self._step_mask = values(raw, np.float16, capacity)
+        self._mask_at, raw = memory.take(2 * capacity * chunk_tok)
+        self._mask = values(raw, np.float16, capacity * chunk_tok)
+        self._logits_at, raw = memory.take(4 * spec.vocabulary_tok)
+        self._logits = torch.from_numpy(values(raw, np.float32, spec.vocabulary_tok))
+
+    # -- decode -------------------------------------------------------------------------------------------------------
+
+    def ask_next_in(self, moe_layers: set[int]) -> None:
+        """These MoE layers ask the next one's router in their own graph."""
+        self.lookahead.in_graph = moe_layers
+        self._drop_step_graphs()
+
+    def step(self, token: int) -> torch.Tensor:
+        """See DecodeLoop."""
+        length, before = len(self.cache.tokens), self._state.substituted
+        if length >= self._context_tok:
+            raise ValueError("the context is full")
+        self._ids[0, length] = token
+        self._state.is_decode = True
+        if self._state.recorder is not None:
+            self._state.recorder.begin(1, is_prefill=False)
+        with torch.inference_mode():
+            logits = self._forward_token(token, length).clone()
+        require_finite(logits, length + 1)
+        self.cache.tokens.append(token)
+        if self._state.substituted > before:
+            self.cache.note_approximate(length)
+        return logits
+
+    def time_step(self, past_tok: int) -> int:
+        """One step behind `past_tok` tokens of any content, for calibration; returns how many there were."""
+        past_tok = min(past_tok, self._context_tok - 1)
+        self._state.is_decode = True
+        with torch.inference_mode():
+            self._forward_token(0, past_tok)
+        self.cache.reset()
+        return past_tok
+
+    def _forward_token(self, token: int, length: int) -> torch.Tensor:
+        """The logits [vocab] after one token, valid until the next call."""
+        self._prepare_step(length)
+        states = self._token
+        self._embedding.read([token], states.residual_at)
+        for number, graph in enumerate(self._step_graphs):
+            self._compute.run(graph)
+            moe = self._moe_number.get(number)
+            if moe is not None:
+                self._experts(moe, states, states.residual)
+        self._compute.run(self._head_graph)
+        return self._logits
+
+    def _experts(self, moe: int, states: PromptStates, residual: torch.Tensor) -> None:
+        """Routes all tokens of `states` and adds their experts' outputs to the residual."""
+        tap, layer = self.taps[moe], self.layers.get(moe)
+        tap.logits = states.logits
+        if layer is not None:
+            experts, weights = self._routings[moe].choose(states.logits)
+            residual.add_(layer(states.normed, experts, weights))
+
+    def _prepare_step(self, length: int) -> None:
+        """Inputs of a step at position `length`, and graphs that see as many rows of the KV cache."""
+        padded = self.cache.padded_tok(length + 1)
+        if padded != self._step_cached_tok:
+            self._build_step_graphs(padded)
+        self._positions[0] = self._rows[0] = length
+        self._step_mask[: length + 1] = 0
+        self._step_mask[length + 1 : padded] = _HIDDEN
+
+    def _build_step_graphs(self, padded: int) -> None:
+        self._drop_step_graphs()
+        num_layers = len(self._spec.layers)
+        builder = self._step_builder = GraphBuilder(
+            self._ggml, (num_layers + 1) * MAX_TENSORS, 2 * num_layers + 1, MAX_TENSORS
+        )
+        at = self._addresses(self._token, 0, self._step_mask_at)
+        moe_layers = self._spec.moe_layers
+        for number in range(num_layers):
+            moe = self._moe_number.get(number)
+            ahead = moe_layers[moe + 1] if moe is not None and moe in self.lookahead.in_graph else None
+            self._step_graphs.append(self._graphs.layer(builder, number, at, 1, padded, ahead))
+        self._head_graph = self._graphs.head(builder, self._token.residual_at, self._logits_at)
+        self._ahead_graphs = {
+            moe: self._graphs.asks_ahead(builder, number, at) for moe, number in enumerate(moe_layers) if moe
+        }
+        self._step_scratch.allocate(*self._step_graphs, self._head_graph, *self._ahead_graphs.values())
+        self._step_cached_tok = padded
+
+    def _drop_step_graphs(self) -> None:
+        if self._step_builder is not None:
+            self._step_builder.close()
+        self._step_builder, self._step_graphs, self._step_cached_tok = None, [], 0
+
+    def _ask_ahead(self, moe: int) -> None:
+        self._compute.run(self._ahead_graphs[moe])
+
+    # -- prefill ------------------------------------------------------------------------------------------------------
+
+    def chunk_at(self, start: int, num_prompt_tok: int) -> int:
+        """See DecodeLoop: all of it."""
+        return num_prompt_tok - start
+
+    def prefill(self, prompt: Sequence[int], on_progress: Callable[[int], None]) -> torch.Tensor:
+        """See DecodeLoop. A prompt that is stopped leaves nothing behind of what was computed."""
+        start, tokens = len(self.cache.tokens), list(prompt[len(self.cache.tokens) :])
+        if not tokens or len(prompt) > self._context_tok:
+            raise ValueError(f"{len(tokens)} tokens behind {start} in a context of {self._context_tok}")
+        self._ids[0, : len(prompt)] = torch.tensor(prompt, dtype=torch.long)
+        self._state.is_decode = False
+        if self._state.recorder is not None:
+            self._state.recorder.begin(len(tokens), is_prefill=True)
+        try:
+            with torch.inference_mode(), self._compute.stoppable(self._state.is_cancelled):
+                logits = self._forward_prompt(tokens, start).clone()
+            require_finite(logits, len(prompt))
+        except BaseException:
+            self._state.abandon_prefill()
+            raise
+        finally:
+            self._prompt = None
+        self.cache.tokens.extend(tokens)
+        on_progress(len(prompt))
+        if self._state.is_cancelled():
+            raise WaitCancelled("Stopped.")
+        return logits
+
+    def _forward_prompt(self, tokens: Sequence[int], start: int) -> torch.Tensor:
+        num_tok = len(tokens)
+        states = self._prompt = PromptStates(self._spec, num_tok)
+        self._embedding.read(tokens, states.residual_at)
+        for number in range(len(self._spec.layers)):
+            for first in range(0, num_tok, self._chunk_tok):
+                self._chunk(number, states, first, min(self._chunk_tok, num_tok - first), start)
+                if self._state.is_cancelled():
+                    raise WaitCancelled("Stopped.")
+            moe = self._moe_number.get(number)
+            if moe is not None:
+                self._experts(moe, states, states.residual)
+        self._token.residual.copy_(states.residual[-1:])
+        with self._one_graph() as builder:
+            graph = self._graphs.head(builder, self._token.residual_at, self._logits_at)
+            self._scratch.allocate(graph)
+            self._compute.run(graph)
+        return self._logits
+
+    def _chunk(self, number: int, states: PromptStates, first: int, count: int, start: int) -> None:
+        """One layer on `count` tokens of the prompt, from its `first` on; the prompt begins at position `start`."""
+        padded = self._write_inputs(start + first, count)
+        with self._one_graph() as builder:
+            graph = self._graphs.layer(builder, number, self._addresses(states, first, self._mask_at), count, padded)
+            self._scratch.allocate(graph)
+            self._compute.run(graph)
+
+    def _write_inputs(self, position: int, count: int) -> int:
+        """Positions, rows and mask of `count` tokens from a position on; returns the rows of the KV cache they see."""
+        padded = self.cache.padded_tok(position + count)
+        self._positions[:count] = self._rows[:count] = np.arange(position, position + count)
+        mask = self._mask[: padded * count].reshape(count, padded)
+        mask[:, :position] = 0
+        mask[:, position:] = _HIDDEN
+        mask[:, position : position + count][np.tri(count, dtype=bool)] = 0
+        return padded
+
+    def run_at(self, past_tok: int) -> int:
+        """Every kind of layer's graph on one chunk behind `past_tok` tokens of any content, for measuring memory;
+        returns the length it ran to. The cache is empty afterwards."""
+        count = self._chunk_tok
+        past_tok = min(past_tok, self._context_tok - count)
+        states = PromptStates(self._spec, count)
+        with torch.inference_mode():
+            for number in {0, len(self._spec.layers) - 1}:
+                self._chunk(number, states, 0, count, past_tok)
+        self.cache.reset()
+        return past_tok + count
+
+    @contextmanager
+    def _one_graph(self) -> Iterator[GraphBuilder]:
+        builder = GraphBuilder(self._ggml, MAX_TENSORS, 1, MAX_TENSORS)
+        try:
+            yield builder
+        finally:
+            builder.close()
+
+    def _addresses(self, states: PromptStates, first: int, mask: int) -> Addresses:
+        hidden, experts = self._spec.hidden_dim * 4, num_experts_of(self._spec) * 4
+        return Addresses(
+            residual=states.residual_at + first * hidden,
+            normed=states.normed_at + first * hidden,
+            logits=states.logits_at + first * experts,
+            next_logits=self._next_at,
+            positions=self._positions_at,
+            rows=self._rows_at,
+            mask=mask,
+        )
+
+    def close(self) -> None:
+        """Frees graphs and their memory. Safe to call twice."""
+        self._drop_step_graphs()
+        self._step_scratch.close()
+        self._scratch.close()
+        self._embedding.close()

@@ -1,0 +1,161 @@
+"""Experts in slots as their file stores them, computed by ggml straight out of the slot pool.
+
+Decode: one product by slot numbers for every group of experts that is at hand. Prefill: one expert after the other on
+its rows. How rows are grouped follows from the routing alone, never from what is resident: a product of several rows may
+differ in its last bits from products of single rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import torch
+
+from engine.backends.ggml.compute import Compute, Scratch
+from engine.backends.ggml.graph import GraphBuilder
+from engine.backends.ggml.library import Ggml
+from engine.backends.ggml.memory import Memory, values
+from engine.backends.ggml.model_spec import ExpertWeights
+from engine.backends.ggml.tensor_types import F32, I32
+from engine.experts.formats.sums import RunningSum
+
+MAX_ROWS: Final = 256
+"""Rows of one product in prefill."""
+
+
+class SlotPart(NamedTuple):
+    """One matrix in a slot: ggml's format, its shape, and where it begins."""
+
+    type_id: int
+    shape: tuple[int, int]
+    slot_offset: int
+
+
+class GgmlFormat:
+    """How one MoE layer's experts lie in slots. Not thread-safe."""
+
+    is_order_free = False
+
+    def __init__(
+        self,
+        ggml: Ggml,
+        compute: Compute,
+        scratch: Scratch,
+        sample: ExpertWeights,
+        slot_offsets: tuple[int, int, int],
+        slot_bytes: int,
+        top_k: int,
+    ) -> None:
+        """`sample`: any expert of the layer. `scratch` is shared with graphs that are given memory for every run."""
+        self._ggml, self._compute, self._scratch = ggml, compute, scratch
+        self.slot_bytes = slot_bytes
+        self.parts = [
+            SlotPart(weight.type_id, (weight.shape[0], weight.shape[1]), offset)
+            for weight, offset in zip(sample, slot_offsets, strict=True)
+        ]
+        hidden_dim = self.parts[0].shape[0]
+        memory = self._memory = Memory(top_k * hidden_dim * 4 * 2 + hidden_dim * 4 + top_k * 4 + 4096)
+        self._input_at, raw = memory.take(hidden_dim * 4)
+        self._input = torch.from_numpy(values(raw, np.float32, 1, hidden_dim))
+        self._ids_at, raw = memory.take(top_k * 4)
+        self._ids = values(raw, np.int32, top_k)
+        self._result_at, raw = memory.take(top_k * hidden_dim * 4)
+        self._result = torch.from_numpy(values(raw, np.float32, top_k, hidden_dim))
+        _, raw = memory.take(top_k * hidden_dim * 4)
+        self._outputs = torch.from_numpy(values(raw, np.float32, top_k, hidden_dim))
+        self._top_k = top_k
+        self._builder: GraphBuilder | None = None
+        self._graphs: list[int] = []
+        self._base = self._stride = self._num_slots = 0
+
+    def choose_kernel(self) -> None:
+        """See ExpertFormat. ggml chooses by itself."""
+
+    def bind(self, slot: torch.Tensor) -> int:
+        """The address of the slot."""
+        return slot.data_ptr()
+
+    def bind_slots(self, slots: Mapping[int, torch.Tensor]) -> dict[int, int]:
+        """See ExpertFormat. Builds the decode graphs over these slots, which must be equally spaced."""
+        bound = {number: self.bind(slot) for number, slot in slots.items()}
+        addresses = list(bound.values())
+        self._base, self._num_slots = addresses[0], len(addresses)
+        self._stride = addresses[1] - addresses[0] if len(addresses) > 1 else self.slot_bytes
+        if any(address != self._base + i * self._stride for i, address in enumerate(addresses)):
+            raise ValueError("the slots of a layer are not equally spaced")
+        if self._builder is not None:
+            self._builder.close()
+        self._builder = GraphBuilder(self._ggml, 16 + 12 * self._top_k, self._top_k, 16)
+        self._graphs = [self._decode_graph(self._builder, count) for count in range(1, self._top_k + 1)]
+        return bound
+
+    def sum_of(self, hidden: torch.Tensor, weights: torch.Tensor) -> RunningSum:
+        """See ExpertFormat."""
+        return RunningSum(self.run, hidden, weights, MAX_ROWS)
+
+    @property
+    def graphs(self) -> list[int]:
+        """The decode graphs, which need memory for what lives within them."""
+        return self._graphs
+
+    def _decode_graph(self, builder: GraphBuilder, count: int) -> int:
+        gate, up, down = (
+            builder.strided(self._base + part.slot_offset, part.type_id, part.shape, self._num_slots, self._stride)
+            for part in self.parts
+        )
+        rows = builder.new_at(self._input_at, F32, self.parts[0].shape[0], 1, 1)
+        ids = builder.new_at(self._ids_at, I32, count, 1)
+        inner = builder.swiglu(builder.product_by_id(gate, rows, ids), builder.product_by_id(up, rows, ids))
+        return builder.graph(builder.placed(builder.product_by_id(down, inner, ids), self._result_at))
+
+    def compute(self, hidden: torch.Tensor, weights: Sequence[int], places: Sequence[int]) -> None:
+        """See ExpertFormat. Raises ValueError for an address that is no slot of this layer."""
+        count = len(weights)
+        numbers = [(address - self._base) // self._stride for address in weights]
+        if min(numbers) < 0 or max(numbers) >= self._num_slots:
+            raise ValueError(f"no slots of this layer: {numbers}")
+        self._input.copy_(hidden)
+        self._ids[:count] = numbers
+        self._compute.run(self._graphs[count - 1])
+        if count == self._top_k:
+            self._outputs.copy_(self._result)
+        else:
+            self._outputs[list(places)] = self._result[:count]
+
+    def compute_repeated(self, hidden: torch.Tensor, weights: int, places: Sequence[int]) -> None:
+        """See ExpertFormat."""
+        self.compute(hidden, [weights], places[:1])
+        for place in places[1:]:
+            self._outputs[place] = self._outputs[places[0]]
+
+    def outputs(self, num_places: int) -> torch.Tensor:
+        """See ExpertFormat."""
+        return self._outputs if num_places == self._top_k else self._outputs[:num_places]
+
+    def run(self, hidden: torch.Tensor, weights: int) -> torch.Tensor:
+        """See ExpertFormat. At most MAX_ROWS rows."""
+        hidden = hidden.contiguous()
+        num_rows, out = len(hidden), torch.empty_like(hidden)
+        if not 0 < num_rows <= MAX_ROWS or hidden.dtype != torch.float32:
+            raise ValueError(f"{num_rows} rows of {hidden.dtype}")
+        builder = GraphBuilder(self._ggml, 16, 1, 16)
+        try:
+            gate, up, down = (
+                builder.new_at(weights + part.slot_offset, part.type_id, *part.shape) for part in self.parts
+            )
+            rows = builder.new_at(hidden.data_ptr(), F32, hidden.shape[1], num_rows)
+            inner = builder.swiglu(builder.product(gate, rows), builder.product(up, rows))
+            graph = builder.graph(builder.placed(builder.product(down, inner), out.data_ptr()))
+            self._scratch.allocate(graph)
+            self._compute.run(graph)
+        finally:
+            builder.close()
+        return out
+
+    def close(self) -> None:
+        """Frees the graphs. Safe to call twice."""
+        if self._builder is not None:
+            self._builder.close()
+            self._builder = None

@@ -1,0 +1,59 @@
+"""Later routers asked early: the next layer's in the layer's own graph, those behind it by a graph of their own.
+
+A prediction at layer l is router[l+1](norm[l+1](x)), x being layer l's residual after attention and shared experts. Its
+mean error is learned and taken off, as on the transformers back end (`lookahead.correction`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from engine.backends.ggml.routing import Routing
+from engine.lookahead.correction import MeanErrorCorrection
+from engine.lookahead.forms import PredictionForm, Way
+
+
+class GgmlLookahead:
+    """A Forecaster. Layers are numbered as MoE layers."""
+
+    def __init__(
+        self,
+        routings: Sequence[Routing],
+        num_experts: int,
+        logits: torch.Tensor,
+        next_logits: torch.Tensor,
+        ask: Callable[[int], None],
+    ) -> None:
+        """`logits`, `next_logits`: float32 [1, experts], of the running layer's router and of the one asked last.
+        `ask(layer)` computes the latter for a later layer."""
+        self._routings, self._num_experts = routings, num_experts
+        self._logits, self._next_logits, self._ask = logits, next_logits, ask
+        self._corrections: list[dict[int, MeanErrorCorrection]] = [{} for _ in routings]
+        self.in_graph: set[int] = set()
+        """Layers whose own graph asks the next layer's router."""
+
+    def can_predict(self, layer: int, ahead: int) -> bool:
+        """See Forecaster."""
+        return layer < ahead < len(self._routings)
+
+    def predict(self, layer: int, ahead: int) -> list[int]:
+        """See Forecaster. Call the nearest layer first: its logits are there until another one is asked."""
+        if ahead != layer + 1 or layer not in self.in_graph:
+            self._ask(ahead)
+        correction = self._corrections[ahead].get(layer)
+        if correction is None:
+            correction = MeanErrorCorrection(self._num_experts, self._routings[ahead].best)
+            self._corrections[ahead][layer] = correction
+        return self._routings[ahead].best(correction.correct(self._next_logits.clone()))
+
+    def learn(self, layer: int) -> None:
+        """See Forecaster."""
+        for correction in self._corrections[layer].values():
+            if correction.count_step():
+                correction.learn(self._logits)
+
+    def forms(self) -> list[PredictionForm]:
+        """Per layer, how its experts are predicted."""
+        return [PredictionForm(Way.SHORT) for _ in self._routings]
