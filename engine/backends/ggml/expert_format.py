@@ -1,8 +1,8 @@
 """Experts in slots as their file stores them, computed by ggml straight out of the slot pool.
 
 Decode: one product by slot numbers for every group of experts that is at hand. Prefill: one expert after the other on
-its rows. How rows are grouped follows from the routing alone, never from what is resident: a product of several rows may
-differ in its last bits from products of single rows.
+its rows. How rows are grouped follows from the routing alone, never from what is resident: a product of several rows
+may differ in its last bits from products of single rows.
 """
 
 from __future__ import annotations

@@ -1,0 +1,86 @@
+"""A GGUF file as a StoredModel, with its tokenizer and what else the file says of the model."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from engine.backends.ggml.families.stored_model import StoredModel
+from engine.backends.ggml.model_files import formats_in_words
+from engine.backends.ggml.model_spec import StoredWeight
+from engine.backends.ggml.tensor_types import BF16, F16, F32
+from engine.backends.ggml.weights import to_float32
+from engine.checkpoint.gguf.header import GgufFile, GgufTensor, read_gguf
+from engine.checkpoint.index import read_file
+from engine.sampling.defaults import ModelDefaults
+
+_VALUES_AT_ONCE = 1 << 22
+
+
+class GgufFiles:
+    """See ModelFiles. One file, or all parts of a split one."""
+
+    def __init__(self, path: Path) -> None:
+        """Reads the header. Raises CheckpointError, UnsupportedModelError."""
+        self.path, self._file = path, read_gguf(path)
+        self._file.require_known_types()
+        self.model_type = self._file.architecture
+        self.stored = _stored_model(self._file)
+        self.number_format = formats_in_words(self.stored)
+        self.end_token_sources: Sequence[Mapping[str, Any]] = ()
+
+    def load_tokenizer(self) -> Any:
+        """See ModelFiles."""
+        from engine.chat.gguf_tokenizer import load_gguf_tokenizer
+
+        return load_gguf_tokenizer(self._file)
+
+    def read_defaults(self) -> ModelDefaults:
+        """See ModelFiles."""
+        return ModelDefaults()
+
+    def notices(self) -> list[str]:
+        """See ModelFiles."""
+        return []
+
+    def not_finite(self, on_tensor: Callable[[int, int], None]) -> list[str]:
+        """See LoadedModel. Of the plain formats: a block of a quantised one is checked where it is computed."""
+        damaged = []
+        tensors = [tensor for tensor in self._file.tensors.values() if tensor.type_id in (F32, F16, BF16)]
+        for number, tensor in enumerate(tensors):
+            on_tensor(number, len(tensors))
+            if not _is_finite(tensor):
+                damaged.append(tensor.name)
+        return damaged
+
+
+def _stored_model(file: GgufFile) -> StoredModel:
+    prefix = f"{file.architecture}."
+    numbers: dict[str, object] = {
+        key.removeprefix(prefix): tuple(value) if isinstance(value, array) else value
+        for key, value in file.metadata.items()
+        if key.startswith(prefix)
+    }
+    weights = {tensor.name: _weight(tensor) for tensor in file.tensors.values()}
+    if "token_embd.weight" in weights and len(weights["token_embd.weight"].shape) == 2:
+        numbers.setdefault("vocab_size", weights["token_embd.weight"].shape[1])
+    return StoredModel(file.path.name, file.architecture, numbers, weights)
+
+
+def _weight(tensor: GgufTensor) -> StoredWeight:
+    return StoredWeight(
+        tensor.name, tensor.type_id, tensor.shape, str(tensor.path), tensor.file_offset, tensor.num_bytes
+    )
+
+
+def _is_finite(tensor: GgufTensor) -> bool:
+    for start in range(0, tensor.num_bytes, 4 * _VALUES_AT_ONCE):
+        raw = np.empty(min(4 * _VALUES_AT_ONCE, tensor.num_bytes - start), dtype=np.uint8)
+        read_file(str(tensor.path), tensor.file_offset + start, memoryview(raw))  # type: ignore[arg-type]  # see Memory
+        if not np.isfinite(to_float32(raw, tensor.type_id)).all():
+            return False
+    return True
