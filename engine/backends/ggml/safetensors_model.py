@@ -11,7 +11,7 @@ from engine.backends.ggml.families import family_of_model_type
 from engine.backends.ggml.families.stored_model import StoredModel
 from engine.backends.ggml.model_spec import StoredWeight
 from engine.backends.ggml.tensor_types import BF16, F16, F32
-from engine.checkpoint.config_file import read_config_file
+from engine.checkpoint.config_file import NUM_EXPERTS, TOP_K, read_config_file
 from engine.checkpoint.header import StoredTensor, read_header
 from engine.checkpoint.index import checkpoint_files
 from engine.errors import CheckpointError, UnsupportedModelError
@@ -27,9 +27,8 @@ _NUMBERS: Final = {
     "max_position_embeddings": "context_length",
     "rms_norm_eps": "attention.layer_norm_rms_epsilon",
     "vocab_size": "vocab_size",
-    "num_experts": "expert_count",
-    "n_routed_experts": "expert_count",
-    "num_experts_per_tok": "expert_used_count",
+    **dict.fromkeys(NUM_EXPERTS, "expert_count"),
+    **dict.fromkeys(TOP_K, "expert_used_count"),
     "moe_intermediate_size": "expert_feed_forward_length",
     "norm_topk_prob": "expert_weights_norm",
     "routed_scaling_factor": "expert_weights_scale",

@@ -1,0 +1,79 @@
+"""The ggml back end: EXACT against itself held whole, and close to the library and to llama.cpp on the same weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+
+from engine.backends.offloaded_model import OffloadedModel
+from engine.config import FULL_LAYER, GGML, RING, TRANSFORMERS, EngineConfig
+from tests.architectures.tiny import save_checkpoint
+from tests.gguf_files import write_gguf
+
+NEW_TOK = 6
+PROMPTS = (1, 7, 64, 600)
+
+
+def open_model(path: Path, backend: str = GGML, **settings: object) -> OffloadedModel:
+    config = EngineConfig(model=str(path), backend=backend, context_tok=640, compute_threads=1, **settings)  # type: ignore[arg-type]
+    return OffloadedModel(config, path, lambda progress: None, lambda: False)
+
+
+def answers(engine: OffloadedModel, prompts: Sequence[int] = PROMPTS) -> list[tuple[list[int], torch.Tensor]]:
+    vocabulary = engine.loaded.vocabulary_tok
+    return [
+        engine.greedy_ids([(7 * i + 3) % vocabulary for i in range(num_tok)], NEW_TOK) for num_tok in prompts
+    ]
+
+
+def answered(path: Path, **settings: object) -> list[tuple[list[int], torch.Tensor]]:
+    engine = open_model(path, **settings)
+    try:
+        given = answers(engine)
+        engine.cache.check_integrity()
+        return given
+    finally:
+        engine.close()
+
+
+@pytest.fixture(scope="module", params=["qwen3moe/Q4_K_M", "qwen3moe/Q4_0", "glm4moe/Q8_0", "glm4moe/F16", "glm4moe/BF16"])
+def gguf_model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    arch, quant = request.param.split("/")
+    return write_gguf(tmp_path_factory.mktemp("gguf") / f"{arch}-{quant}.gguf", arch, quant, layers=4)
+
+
+@pytest.fixture(scope="module", params=["qwen3_moe", "glm4_moe"])
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("safetensors") / request.param
+    return save_checkpoint(place, request.param, torch.bfloat16, num_positions=640)
+
+
+@pytest.mark.parametrize("prefill", [RING, FULL_LAYER])
+def test_few_slots_give_what_the_whole_model_gives(gguf_model: Path, prefill: str) -> None:
+    whole = answered(gguf_model, residency=1.0)
+    few = answered(gguf_model, residency=0.4, prefill=prefill)
+    for (ids, logits), (whole_ids, whole_logits) in zip(few, whole, strict=True):
+        assert torch.equal(logits, whole_logits)
+        assert ids == whole_ids
+
+
+@pytest.mark.parametrize("prefill", [RING, FULL_LAYER])
+def test_a_folder_in_few_slots_gives_what_it_gives_whole(folder: Path, prefill: str) -> None:
+    whole = answered(folder, residency=1.0)
+    few = answered(folder, residency=0.4, prefill=prefill, eviction="lru", prefetch="none")
+    assert all(torch.equal(few_[1], whole_[1]) and few_[0] == whole_[0] for few_, whole_ in zip(few, whole, strict=True))
+
+
+def test_near_the_library_on_the_same_weights(folder: Path) -> None:
+    ours = answered(folder, residency=0.5)
+    library = answered(folder, backend=TRANSFORMERS, residency=0.5)
+    for (_, logits), (_, reference) in zip(ours, library, strict=True):
+        assert kl(reference, logits) < 5e-3
+
+
+def kl(reference: torch.Tensor, logits: torch.Tensor) -> float:
+    expected, found = (each.double().log_softmax(-1) for each in (reference, logits))
+    return float((expected.exp() * (expected - found)).sum())
