@@ -45,7 +45,7 @@ class Load:
 def test_every_trial_runs_under_load(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "num_cores", lambda: 2)
     load, seen = Load(), list[tuple[int, bool]]()
-    choice = choose_threads(None, lambda: seen.append((torch.get_num_threads(), load.is_on)), load)
+    choice = choose_threads(None, torch.set_num_threads, lambda: seen.append((torch.get_num_threads(), load.is_on)), load)
     assert {number for number, _ in seen} == {1, 2}
     assert all(is_on for _, is_on in seen)
     assert not load.is_on
@@ -56,10 +56,10 @@ def test_every_trial_runs_under_load(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_is_tried_where_there_is_no_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     load = Load()
     monkeypatch.setattr(machine, "num_cores", lambda: 4)
-    assert choose_threads(3, lambda: 1 / 0, load) == (3, ())
+    assert choose_threads(3, torch.set_num_threads, lambda: 1 / 0, load) == (3, ())
     assert torch.get_num_threads() == 3
     monkeypatch.setattr(machine, "num_cores", lambda: 1)
-    assert choose_threads(None, lambda: 1 / 0, load) == (1, ())
+    assert choose_threads(None, torch.set_num_threads, lambda: 1 / 0, load) == (1, ())
     assert load.count == 0
 
 
@@ -67,7 +67,7 @@ def test_a_step_that_raises_ends_the_load(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(machine, "num_cores", lambda: 2)
     load = Load()
     with pytest.raises(ZeroDivisionError):
-        choose_threads(None, lambda: 1 / 0, load)
+        choose_threads(None, torch.set_num_threads, lambda: 1 / 0, load)
     assert not load.is_on
 
 

@@ -50,11 +50,11 @@ def test_a_rebuild_that_fails(
     left = [num_failures]
     right = getattr(ExpertRuntime, failing)
 
-    def fail(runtime: ExpertRuntime, *arguments: object) -> None:
+    def fail(runtime: ExpertRuntime, *arguments: object, **options: object) -> None:
         left[0] -= 1
         if left[0] >= 0:
             raise RuntimeError("no memory for this")
-        right(runtime, *arguments)
+        right(runtime, *arguments, **options)
 
     def rebuild_twice(engine: OffloadedModel, *_: object) -> TaskOutcome:
         config, slots = engine.config, engine.budget.slots_per_layer
