@@ -10,7 +10,7 @@ import struct
 import sys
 from array import array
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from engine.checkpoint.json_file import REFETCH
 from engine.errors import CheckpointError
@@ -64,9 +64,9 @@ class Strings:
         return texts
 
 
-Numbers = array[Any]
+Numbers: TypeAlias = "array[Any]"
 """An array of int or of float."""
-Value = bool | int | float | str | Strings | Numbers
+Value: TypeAlias = "bool | int | float | str | Strings | Numbers"
 
 
 class HeaderReader:
