@@ -114,7 +114,7 @@ class HeaderReader:
         if kind == _STRING:
             return self.text(f"the value of {shown(key)}")
         if kind == _BOOL:
-            return self._flags(key, 1)[0] == 1
+            return bool(self._flags(key, 1)[0])
         if kind == _ARRAY:
             return self._array(key)
         if kind not in _SCALARS:
