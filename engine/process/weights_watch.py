@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
-from engine.backends.transformers.loading import LoadedModel
 from engine.checkpoint.changes import changed_file, require_unchanged, stamp_files
 from engine.events import Notice
 
@@ -12,9 +12,9 @@ from engine.events import Notice
 class WeightsWatch:
     """Looks at the files' sizes and times between answers: one `stat` a file."""
 
-    def __init__(self, loaded: LoadedModel) -> None:
+    def __init__(self, files: Iterable[Path]) -> None:
         """Takes the files as they are now. Raises OSError where one is missing."""
-        self._stamps = stamp_files(_expert_files(loaded))
+        self._stamps = stamp_files(files)
 
     def require_unchanged(self) -> None:
         """Raises CheckpointError, which names the file: what would be computed is not this model's answer."""
@@ -27,15 +27,3 @@ class WeightsWatch:
             return None
         message = f"{path} was changed while the model answered from it: the last answer may be wrong."
         return Notice(message, "Restore the file, then load the model again.")
-
-
-def _expert_files(loaded: LoadedModel) -> list[Path]:
-    """The files with routed experts. All other weights are in memory."""
-    paths = {
-        part.entry.path
-        for withheld in loaded.modules
-        for parameter in withheld.parameters.values()
-        for parts in parameter.parts.values()
-        for part in parts
-    }
-    return [Path(path) for path in sorted(paths)]

@@ -85,7 +85,8 @@ def notices(engine: OffloadedModel) -> tuple[str, ...]:
         said.append("The model has no chat template: the conversation is given to it as plain text.")
     if engine.config.eviction == "history" and engine.tuned.problem:
         said.append(engine.tuned.problem)
-    said += choose_shards(engine.loaded.folder).notices
+    if engine.loaded.folder.is_dir():
+        said += choose_shards(engine.loaded.folder).notices
     if engine.budget.residency_rate >= 1:
         said.append("Every routed expert fits into the budget: nothing needs to be offloaded.")
     return tuple(said)

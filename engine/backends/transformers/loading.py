@@ -44,6 +44,19 @@ class LoadedModel:
     def model_type(self) -> str:
         return str(self.model.config.model_type)
 
+    @property
+    def expert_files(self) -> list[Path]:
+        """The files with routed experts, which are read as long as the model is loaded. All other weights are in
+        memory."""
+        paths = {
+            part.entry.path
+            for withheld in self.modules
+            for parameter in withheld.parameters.values()
+            for parts in parameter.parts.values()
+            for part in parts
+        }
+        return [Path(path) for path in sorted(paths)]
+
 
 class _LazyTensor:
     """A stored tensor that is read when the library indexes it with `[...]`."""
