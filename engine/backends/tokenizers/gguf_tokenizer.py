@@ -172,9 +172,8 @@ def _add_frame(metadata: Metadata, backend: Tokenizer, special: SpecialTokens, a
 def _templates(metadata: Metadata) -> str | dict[str, str] | None:
     """The chat template; several by name where there are more than the default one."""
     found: dict[str, str] = {}
-    names = metadata.texts("tokenizer.chat_templates") if metadata.has("tokenizer.chat_templates") else []
-    if len(names) > _MAX_TEMPLATES:
-        raise metadata.problem("tokenizer.chat_templates", f"names {len(names)} templates, more than {_MAX_TEMPLATES}")
+    names_key = "tokenizer.chat_templates"
+    names = metadata.texts(names_key, _MAX_TEMPLATES) if metadata.has(names_key) else []
     for name, key in (("default", _TEMPLATE), *((name, f"{_TEMPLATE}.{name}") for name in names)):
         if not metadata.has(key):
             continue
