@@ -92,17 +92,19 @@ def write_gguf(
     """Writes a model of `arch` (qwen3moe, glm4moe) and returns `path`, or the first part of a split model.
 
     The same arguments give the same bytes. `extra` are further keys, which replace those written otherwise (None: the
-    key is left out); `template` empty: the architecture's, None: none; tensors for which `skip` holds are left out.
+    key is left out; `general.architecture` changes that name alone); `template` empty: the architecture's, None: none;
+    tensors for which `skip` holds are left out.
     """
-    size = Sizes(**sizes)
-    writer = gguf.GGUFWriter(path, arch, split_max_tensors=split_max_tensors)
+    size, extra = Sizes(**sizes), dict(extra or {})
+    named = str(extra.pop("general.architecture", arch))
+    writer = gguf.GGUFWriter(path, named, split_max_tensors=split_max_tensors)
     if alignment != 32:
         writer.add_custom_alignment(alignment)
-    keys = {**_keys(arch, size), **tokenizer_keys(arch, size.merges, template), **(extra or {})}
-    for key, value in keys.items():
+    tokenizer = tokenizer_keys(arch, size.merges, template)
+    for key, value in {**_keys(arch, size), **tokenizer, **extra}.items():
         if value is not None:
             _add_key(writer, key, value)
-    vocabulary = keys["tokenizer.ggml.tokens"]
+    vocabulary = tokenizer["tokenizer.ggml.tokens"]
     assert isinstance(vocabulary, list)
     rng = np.random.default_rng(seed)
     for name, kind, weights in _tensors(arch, quant, size, len(vocabulary), rng):

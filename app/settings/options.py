@@ -18,7 +18,7 @@ DEMO_RESIDENCY = 0.5
 _Value = TypeVar("_Value")
 
 _ENGINE_OPTIONS = (
-    ("--model", "NAME", "a checkpoint folder, a Hugging Face id, or `demo` (default)"),
+    ("--model", "NAME", "a checkpoint folder, a GGUF file, a Hugging Face id, or `demo` (default)"),
     ("--memory", "BYTES", "one budget over everything, such as 6GiB"),
     ("--residency", "SHARE", "share of the routed experts on the device, such as 25%% (the demo's default: 50%%)"),
     ("--context", "TOKENS", "context length (default: what the budget affords)"),

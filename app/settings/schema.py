@@ -37,7 +37,7 @@ SETTINGS: tuple[Setting, ...] = (
     _engine(
         "model.name",
         "Model",
-        "The demo, a checkpoint folder, or a Hugging Face id such as owner/model.",
+        "The demo, a checkpoint folder, a GGUF file, or a Hugging Face id such as owner/model.",
         Kind.TEXT,
         config.DEMO_MODEL,
         option="model",

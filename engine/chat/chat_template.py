@@ -199,6 +199,8 @@ def _text_of(tokenizer: Any, file: str) -> str:
 def _file_of(tokenizer: Any) -> str:
     """Where the template is written, for messages."""
     folder = Path(str(getattr(tokenizer, "name_or_path", "") or ""))
+    if folder.suffix == ".gguf":
+        return str(folder)
     for name in ("chat_template.jinja", "chat_template.json"):
         if (folder / name).is_file():
             return str(folder / name)

@@ -1,4 +1,4 @@
-"""The models on this machine, and whether each can be run: for menus. Light: reads config.json and headers, no torch.
+"""The models on this machine, and whether each can be run: for menus. Light: reads headers and configurations alone.
 
 What is said of a folder is what loading it would say, as far as that shows without building the model: both choose the
 files, read them and compare them by the same functions.
@@ -17,6 +17,8 @@ from typing import Any
 from engine.checkpoint.config_file import read_config_file
 from engine.checkpoint.config_summary import has_config, summarise_config
 from engine.checkpoint.cross_check import contradiction
+from engine.checkpoint.gguf.location import find_gguf, model_name, models_in
+from engine.checkpoint.gguf.summary import summarise_gguf
 from engine.checkpoint.header import TruncatedFile, read_header
 from engine.checkpoint.shards import Shards, choose_shards, pickled_file
 from engine.checkpoint.tokenizer_files import check_tokenizer_files, has_tokenizer
@@ -36,7 +38,7 @@ class ModelEntry:
 
     name: str
     location: str
-    """What `EngineConfig.model` takes: `demo`, a folder, or a hub id."""
+    """What `EngineConfig.model` takes: `demo`, a folder, a GGUF file, or a hub id."""
     is_supported: bool
     reason: str
     """Why it cannot be run; empty: nothing speaks against it."""
@@ -48,13 +50,14 @@ class ModelEntry:
     """Routed experts a layer."""
     top_k: int | None = None
     total_bytes: int | None = None
-    """Of the safetensors files that are there."""
+    """Of the files of weights that are there."""
 
 
 def find_models(folders: Sequence[Path]) -> tuple[ModelEntry, ...]:
     """The demo, the models of `folders`, then those of the hub's cache; each once.
 
     A folder without a config.json is searched one level down, and listed with the reason when nothing is found there.
+    Every GGUF model in a folder, or in one of the folders in it, is an entry; so is a GGUF file among `folders`.
     Raises nothing: what cannot be read is left out, or listed with the reason.
     """
     entries, seen = [_demo()], set()
@@ -67,7 +70,14 @@ def find_models(folders: Sequence[Path]) -> tuple[ModelEntry, ...]:
 
 
 def describe_folder(path: Path) -> ModelEntry:
-    """One folder, whatever it holds. Raises nothing."""
+    """One folder, whatever it holds, or one GGUF file. Raises nothing."""
+    if not (has_config(path) and any(path.glob("*.safetensors"))):
+        try:
+            file = find_gguf(path)
+        except MoeChatError as error:
+            return _refused(path, error.message.rstrip("."))
+        if file is not None:
+            return _describe_gguf(file)
     return _describe(path, path.resolve().name or str(path), str(path))
 
 
@@ -89,7 +99,12 @@ def _demo() -> ModelEntry:
 
 def _in_folders(folders: Sequence[Path]) -> Iterator[tuple[Path, None]]:
     for folder in folders:
-        found = [folder] if has_config(folder) else [path for path in _children(folder) if has_config(path)]
+        if has_config(folder):
+            found = [folder]
+        else:
+            children = _children(folder)
+            found = [path for path in children if has_config(path)]
+            found += [file for place in (folder, *children) if place not in found for file in models_in(place)]
         for path in found or [folder]:
             yield path, None
 
@@ -125,6 +140,35 @@ def _children(folder: Path) -> list[Path]:
         return sorted(path for path in folder.iterdir() if path.is_dir())
     except OSError:
         return []
+
+
+# -- one GGUF model ----------------------------------------------------------------------------------------------------
+
+
+def _describe_gguf(path: Path) -> ModelEntry:
+    try:
+        summary = summarise_gguf(path)
+    except UnsupportedModelError as error:
+        return _refused(path, _within(path.parent, error))
+    except MoeChatError as error:
+        return _refused(path, f"damaged: {_within(path.parent, error)}")
+    except OSError as error:
+        return _refused(path, f"cannot be read: {why(error)}")
+    return ModelEntry(
+        model_name(path),
+        str(path),
+        is_supported=not summary.problem,
+        reason=summary.problem,
+        architecture=summary.architecture,
+        num_layers=summary.num_layers,
+        num_experts=summary.num_experts,
+        top_k=summary.top_k,
+        total_bytes=summary.total_bytes,
+    )
+
+
+def _refused(path: Path, reason: str) -> ModelEntry:
+    return ModelEntry(model_name(path), str(path), is_supported=False, reason=reason)
 
 
 # -- one folder --------------------------------------------------------------------------------------------------------
@@ -164,8 +208,8 @@ def _describe(path: Path, name: str, location: str) -> ModelEntry:
 def _config_of(folder: Path) -> dict[str, Any]:
     """The checked configuration. Raises _Refused."""
     if not has_config(folder):
-        if folder.suffix == ".gguf" or (folder.is_dir() and any(folder.glob("*.gguf"))):
-            raise _Refused("a GGUF file, which is not read")
+        if is_regular(folder):
+            raise _Refused("a file, and no GGUF file: other models are folders")
         raise _Refused("not a model folder: there is no config.json" if folder.is_dir() else "no such folder")
     try:
         return read_config_file(folder)
@@ -178,7 +222,7 @@ def _shards_of(folder: Path) -> Shards:
     if not any(folder.glob("*.safetensors*")):
         if pickled_file(folder):
             raise _Refused("no safetensors: its weights are pickles, which are never loaded")
-        raise _Refused("a GGUF file, which is not read" if any(folder.glob("*.gguf")) else "no safetensors")
+        raise _Refused("no safetensors")
     return choose_shards(folder)
 
 

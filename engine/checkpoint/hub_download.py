@@ -204,7 +204,7 @@ def _check_files(sizes: Iterable[str], all_names: Iterable[str]) -> None:
     if any(name.endswith(".safetensors") for name in names) and "config.json" in names:
         return
     if any(name.endswith(".gguf") for name in all_names):
-        raise Refused("unsupported", "it holds GGUF files, which moe-chat does not read.")
+        raise Refused("unsupported", "it holds GGUF files, which are not downloaded: fetch one, and name the file.")
     if "config.json" not in names:
         raise Refused("unsupported", "it has no config.json, so it is not a transformers checkpoint.")
     raise Refused("unsupported", "it has no safetensors weights, and no other kind is loaded.")

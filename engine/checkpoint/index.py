@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,13 +9,13 @@ from typing import Final
 
 import torch
 
+from engine.checkpoint.file_bytes import read_file
 from engine.checkpoint.header import StoredTensor
 from engine.checkpoint.header import read_header as read_stored
 from engine.checkpoint.json_file import REFETCH
 from engine.checkpoint.shards import choose_shards
 from engine.errors import CheckpointError
 from offload.bounded_json import shown
-from offload.regular_file import open_regular, read_fully, why
 
 DTYPES: Final = {
     "BF16": torch.bfloat16,
@@ -60,20 +59,6 @@ class TensorEntry:
         if num_bytes:
             read_file(self.path, offset, memoryview(target.numpy()))  # type: ignore[arg-type]  # see SlotPool
         return target.view(self.dtype).view(shape)
-
-
-def read_file(path: str, offset: int, target: memoryview) -> None:
-    """Fills `target` with a file's bytes. Raises CheckpointError when the file ends early or cannot be read."""
-    try:
-        fd = open_regular(path)
-        try:
-            read_fully(fd, offset, [target])
-        finally:
-            os.close(fd)
-    except EOFError as error:
-        raise CheckpointError(f"{path} is truncated, in the middle of a tensor: {error}.", REFETCH) from error
-    except OSError as error:
-        raise CheckpointError(f"{path}: {why(error)}.", REFETCH) from error
 
 
 def checkpoint_files(folder: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""From the name of a model to a checkpoint folder on this machine: the demo, a folder, or a model of the hub."""
+"""From the name of a model to its place on this machine: the demo, a folder, a GGUF file, or a model of the hub."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import re
 from pathlib import Path
 
 from engine.checkpoint.config_summary import has_config
+from engine.checkpoint.gguf.location import find_gguf, is_gguf
+from engine.checkpoint.gguf.split_files import SUFFIX
 from engine.checkpoint.hub_download import download_model
 from engine.checkpoint.shards import choose_shards, pickled_file
 from engine.checkpoint.tokenizer_files import has_vocabulary
@@ -22,39 +24,40 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
 def resolve_model(name: str, progress: Progress, is_cancelled: IsCancelled = never) -> Path:
-    """The checkpoint folder that `name` stands for, built or downloaded first when it is missing.
+    """Where the model lies that `name` stands for: a checkpoint folder, or a GGUF file (of a split one the first part).
 
-    `name` is `demo`, a folder, or a Hugging Face id. Raises ModelNotFoundError, CheckpointError,
-    UnsupportedModelError, DownloadError, DemoBuildError, and WaitCancelled when `is_cancelled` says so.
+    `name` is `demo`, a folder, a GGUF file, or a Hugging Face id; what is missing is built or downloaded first. Raises
+    ModelNotFoundError, CheckpointError, UnsupportedModelError, DownloadError, DemoBuildError, and WaitCancelled when
+    `is_cancelled` says so.
     """
     if name == DEMO_MODEL:
         return ensure_demo_apart(progress, is_cancelled)
-    return local_folder(name) or download_model(name, progress, is_cancelled)
+    return local_model(name) or download_model(name, progress, is_cancelled)
 
 
-def local_folder(name: str) -> Path | None:
-    """The folder of a model that is on this machine; None: a hub id that would have to be downloaded, or the rest of
-    it. Raises as `resolve_model` does where `name` is neither."""
+def local_model(name: str) -> Path | None:
+    """Where a model lies that is on this machine; None: a hub id that would have to be downloaded, or the rest of it.
+    Raises as `resolve_model` does where `name` is neither."""
     path = Path(os.path.expanduser(name))
     if os.path.exists(path):
-        check_folder(path)
-        return path.resolve()
-    if not _HUB_ID.fullmatch(name) or path.suffix in (".gguf", ".safetensors"):
+        return _place_of(path)
+    if not _HUB_ID.fullmatch(name) or path.suffix in (SUFFIX, ".safetensors"):
         raise _no_such_model(name)
     return cached_snapshot(name)
 
 
-def check_folder(path: Path) -> None:
-    """Refuse what is no checkpoint folder with safetensors weights, and say what it is instead.
+def _place_of(path: Path) -> Path:
+    """The folder with safetensors weights, or the GGUF file, that `path` is or holds; anything else is refused, by what
+    it is instead.
 
-    Whether every shard is there and whole is for the checkpoint's index to find out.
+    Whether every shard is there and whole is for the checkpoint's index or the file's header to find out.
     """
-    if path.suffix == ".gguf":
-        raise _gguf(path)
     if not path.is_dir():
+        if is_gguf(path) and (file := find_gguf(path)):
+            return file
         raise UnsupportedModelError(
-            f"{path} is a file; a model is a folder.",
-            "Name the folder that holds config.json and the safetensors files.",
+            f"{path} is a file, and no GGUF file; other models are folders.",
+            "Name the folder that holds config.json and the safetensors files, or a GGUF file.",
         )
     try:
         os.listdir(path)
@@ -63,16 +66,16 @@ def check_folder(path: Path) -> None:
             f"{path} cannot be read: {why(error)}.", "Give this user the right to read the folder, or name another one."
         ) from error
     has_weights = any(path.glob("*.safetensors"))
-    gguf_file = next(iter(sorted(path.glob("*.gguf"))), None)
-    if gguf_file is not None and not (has_weights and has_config(path)):
-        raise _gguf(gguf_file)
+    if not (has_weights and has_config(path)) and (file := find_gguf(path)):
+        return file
     if not has_config(path):
         raise ModelNotFoundError(
             f"{path} is not a model folder: it has no config.json.",
-            "Name the folder that holds config.json, the tokenizer and the safetensors files.",
+            "Name the folder that holds config.json, the tokenizer and the safetensors files, or a GGUF file.",
         )
     if not has_weights:
         raise _no_weights(path)
+    return path.resolve()
 
 
 def cached_snapshot(repo_id: str) -> Path | None:
@@ -97,16 +100,8 @@ def _no_such_model(name: str) -> ModelNotFoundError:
     if difflib.get_close_matches(name.lower(), [DEMO_MODEL], cutoff=0.6):
         return ModelNotFoundError(f"There is no model {name!r}.", f"Did you mean {DEMO_MODEL}?")
     return ModelNotFoundError(
-        f"There is no folder {name!r}.",
-        f"Name a checkpoint folder, a Hugging Face id such as owner/model, or {DEMO_MODEL}.",
-    )
-
-
-def _gguf(path: Path) -> UnsupportedModelError:
-    return UnsupportedModelError(
-        f"{path} is a GGUF file, which moe-chat does not read.",
-        "Use the model's original safetensors checkpoint: the repository that the GGUF file was made from, usually "
-        "named on its page as the base model.",
+        f"There is no file or folder {name!r}.",
+        f"Name a checkpoint folder, a GGUF file, a Hugging Face id such as owner/model, or {DEMO_MODEL}.",
     )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from engine.backends.backend import LoadedModel
+from collections.abc import Iterable
+from pathlib import Path
+
 from engine.checkpoint.changes import changed_file, require_unchanged, stamp_files
 from engine.events import Notice
 
@@ -10,9 +12,9 @@ from engine.events import Notice
 class WeightsWatch:
     """Looks at the files' sizes and times between answers: one `stat` a file."""
 
-    def __init__(self, loaded: LoadedModel) -> None:
+    def __init__(self, files: Iterable[Path]) -> None:
         """Takes the files as they are now. Raises OSError where one is missing."""
-        self._stamps = stamp_files(loaded.expert_files())
+        self._stamps = stamp_files(files)
 
     def require_unchanged(self) -> None:
         """Raises CheckpointError, which names the file: what would be computed is not this model's answer."""

@@ -21,12 +21,12 @@ from engine.checkpoint.catalogue import ModelEntry, describe_folder
 
 
 def typed_model(text: str) -> ModelEntry | None:
-    """What was typed, as a model: a folder that is there, or a name for the hub. None: nothing was typed."""
+    """What was typed, as a model: a place on this machine, or a name for the hub. None: nothing was typed."""
     typed = text.strip()
     if not typed:
         return None
     path = Path(os.path.expanduser(typed))
-    looks_like_path = typed.startswith((".", "/", "~")) or typed.count("/") != 1
+    looks_like_path = typed.startswith((".", "/", "~")) or typed.count("/") != 1 or typed.endswith(".gguf")
     if path.exists() or looks_like_path:
         return describe_folder(path)
     return ModelEntry(typed, typed, is_supported=True, reason="")
@@ -38,7 +38,7 @@ class ModelPicker(ModalScreen[str | None]):
     AUTO_FOCUS = "ModelList"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "keep", "Keep the model", priority=True),
-        Binding("tab", "app.focus_next", "Type a folder"),
+        Binding("tab", "app.focus_next", "Type a folder or file"),
     ]
 
     def __init__(self, folders: Sequence[Path], current: str) -> None:
@@ -50,9 +50,11 @@ class ModelPicker(ModalScreen[str | None]):
         with Vertical(classes="sheet picker"):
             yield Static("Model", classes="sheet-title")
             yield ModelList(self._folders, self._current, "models")
-            yield Input(placeholder="a folder, or a Hugging Face id such as owner/model", id="model-name", compact=True)
+            yield Input(
+                placeholder="a folder, a GGUF file, or a Hugging Face id: owner/model", id="model-name", compact=True
+            )
             yield Static(id="model-about")
-            yield Static("enter chooses · tab: type a folder · esc keeps the model", classes="sheet-close")
+            yield Static("enter chooses · tab: type a folder or file · esc keeps the model", classes="sheet-close")
 
     def on_model_list_chosen(self, message: ModelList.Chosen) -> None:
         self.dismiss(message.entry.location)

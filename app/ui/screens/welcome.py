@@ -78,7 +78,9 @@ class Welcome(Screen[dict[str, Value | None] | None]):
                 yield Static(_heading(1, "Which model?"), classes="welcome-heading")
                 yield ModelList(self._folders, self._model, "models")
                 yield Input(
-                    placeholder="or a folder, or a Hugging Face id such as owner/model", id="model-name", compact=True
+                    placeholder="or a folder, a GGUF file, or a Hugging Face id: owner/model",
+                    id="model-name",
+                    compact=True,
                 )
                 yield Static(id="model-about")
             with Vertical(id="welcome-memory"):

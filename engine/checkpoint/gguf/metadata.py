@@ -84,12 +84,13 @@ class Metadata:
             raise self.problem(key, "holds a number that is not finite")
         return numbers
 
-    def texts(self, key: str, count: int | None = None) -> list[str]:
-        """A list of strings, `count` of them where that is given."""
+    def texts(self, key: str, most: int = 1 << 20) -> list[str]:
+        """A list of at most so many strings."""
         value = self._value(key, None)
         if not isinstance(value, Strings):
             raise self.problem(key, f"is {_described(value)}, where a list of texts belongs")
-        self._check_count(key, len(value), count)
+        if len(value) > most:
+            raise self.problem(key, f"has {len(value)} values, where at most {most} are read")
         return value.decode()
 
     def ignore(self, *keys: str) -> None:

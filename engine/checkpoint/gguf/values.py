@@ -17,7 +17,7 @@ from engine.errors import CheckpointError
 from offload.bounded_json import shown
 from offload.regular_file import read_range
 
-MAX_HEADER_BYTES: Final = 128 << 20
+MAX_HEADER_BYTES: Final = 96 << 20
 _MAX_STRING_BYTES: Final = 48 << 20
 _MAX_ARRAY_VALUES: Final = 4 << 20
 MAX_KEY_BYTES: Final = 65_535
@@ -114,7 +114,7 @@ class HeaderReader:
         if kind == _STRING:
             return self.text(f"the value of {shown(key)}")
         if kind == _BOOL:
-            return self._flags(key, 1)[0] == 1
+            return bool(self._flags(key, 1)[0])
         if kind == _ARRAY:
             return self._array(key)
         if kind not in _SCALARS:

@@ -11,7 +11,7 @@ from engine.chat.chat_template import ChatTemplate
 from engine.chat.thinking_switch import find_choices
 from engine.checkpoint.catalogue import describe_folder
 from engine.checkpoint.index import checkpoint_files, read_index
-from engine.checkpoint.model_source import local_folder
+from engine.checkpoint.model_source import local_model
 from engine.checkpoint.shards import choose_shards
 from engine.commands.diagnose.check import FAIL, OK, WARN, Check
 from engine.commands.diagnose.link_trial import try_link
@@ -49,7 +49,7 @@ class ModelExamination:
 
     def _model(self) -> Check:
         name = self._config.model
-        self._folder = built_demo() if name == DEMO_MODEL else local_folder(name)
+        self._folder = built_demo() if name == DEMO_MODEL else local_model(name)
         if self._folder is None:
             advice = "It is downloaded when it is chosen."
             if name == DEMO_MODEL:

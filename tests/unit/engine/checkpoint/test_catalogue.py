@@ -117,7 +117,6 @@ def test_experts_in_a_low_bit_format(tmp_path: Path) -> None:
     ("instead", "reason"),
     [
         ("pytorch_model.bin", "no safetensors: its weights are pickles, which are never loaded"),
-        ("model.gguf", "a GGUF file, which is not read"),
         ("notes.txt", "no safetensors"),
     ],
 )

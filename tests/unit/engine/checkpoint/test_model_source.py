@@ -52,8 +52,8 @@ def test_a_checkpoint_folder_is_taken_as_it_is(tmp_path: Path, monkeypatch: pyte
     [
         ((), ModelNotFoundError, "no config.json", "safetensors"),
         (("model.safetensors",), ModelNotFoundError, "no config.json", "safetensors"),
-        (("model.Q4_K.gguf",), UnsupportedModelError, r"model\.Q4_K\.gguf is a GGUF file", "original safetensors"),
-        (("config.json", "a.gguf"), UnsupportedModelError, r"a\.gguf is a GGUF file", "original safetensors"),
+        (("a.gguf", "b.gguf"), CheckpointError, r"holds 2 GGUF models: a\.gguf, b\.gguf", "a.gguf"),
+        (("mmproj-a.gguf",), ModelNotFoundError, "no config.json", "GGUF file"),
         (("config.json",), CheckpointError, "no weights", "Fetch the model again"),
         (("config.json", "pytorch_model.bin"), UnsupportedModelError, r"pytorch_model\.bin, a pickle", "safetensors"),
         (("config.json", "consolidated.00.pth"), UnsupportedModelError, "a pickle", "safetensors"),
@@ -67,10 +67,43 @@ def test_a_folder_that_is_no_checkpoint_is_refused(
     assert hint in caught.value.hint
 
 
-@pytest.mark.parametrize(("name", "message"), [("model.gguf", "is a GGUF file"), ("model.safetensors", "is a file")])
-def test_a_file_is_refused(tmp_path: Path, name: str, message: str) -> None:
-    with pytest.raises(UnsupportedModelError, match=message):
-        resolve_model(str(folder_with(tmp_path, name) / name), ignore)
+def test_a_file_that_is_no_gguf_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedModelError, match="is a file, and no GGUF file") as caught:
+        resolve_model(str(folder_with(tmp_path, "model.safetensors") / "model.safetensors"), ignore)
+    assert "GGUF file" in caught.value.hint
+
+
+class TestGguf:
+    """A file, any part of a split one, a link, or a folder with one model's files."""
+
+    def test_a_file_and_a_folder_with_one(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        folder = folder_with(tmp_path / "a", "model.Q4_K.gguf", "mmproj-model.gguf", "config.json", "README.md")
+        monkeypatch.setenv("HOME", str(tmp_path))
+        monkeypatch.chdir(tmp_path)
+        for name in (str(folder), "a", "~/a/model.Q4_K.gguf", "a/../a/model.Q4_K.gguf"):
+            assert resolve_model(name, ignore) == folder / "model.Q4_K.gguf"
+
+    @pytest.mark.parametrize("part", [1, 2, 3])
+    def test_any_part_leads_to_the_first(self, tmp_path: Path, part: int) -> None:
+        names = [f"m-{number:05}-of-00003.gguf" for number in (1, 2, 3)]
+        folder = folder_with(tmp_path / "a", *names)
+        assert resolve_model(str(folder / names[part - 1]), ignore) == folder / names[0]
+        assert resolve_model(str(folder), ignore) == folder / names[0]
+
+    def test_a_missing_first_part_is_for_the_reader_to_tell(self, tmp_path: Path) -> None:
+        folder = folder_with(tmp_path / "a", "m-00002-of-00002.gguf")
+        assert resolve_model(str(folder), ignore) == folder / "m-00002-of-00002.gguf"
+
+    def test_the_name_of_a_link_is_kept(self, tmp_path: Path) -> None:
+        (folder_with(tmp_path / "blobs") / "4f5e").write_bytes(b"GGUF")
+        link = folder_with(tmp_path / "a") / "model.gguf"
+        link.symlink_to(tmp_path / "blobs" / "4f5e")
+        assert resolve_model(str(link), ignore) == link
+
+    def test_a_file_without_the_suffix_is_known_by_its_first_bytes(self, tmp_path: Path) -> None:
+        blob = tmp_path / "sha256-4f5e"
+        blob.write_bytes(b"GGUF....")
+        assert resolve_model(str(blob), ignore) == blob
 
 
 @pytest.mark.parametrize(

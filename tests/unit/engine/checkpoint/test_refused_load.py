@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import gguf
 import psutil
 import pytest
 import torch
@@ -70,8 +71,25 @@ def test_not_a_folder(tmp_path: Path) -> None:
 def test_a_gguf_file(tmp_path: Path) -> None:
     (tmp_path / "model.gguf").write_bytes(b"GGUF")
     error = refused(tmp_path / "model.gguf")
+    assert isinstance(error, CheckpointError)
+    assert "model.gguf is cut off" in error.message
+
+
+@pytest.mark.parametrize(
+    ("architecture", "message"),
+    [("mixtral9", "no GGUF family runs the architecture 'mixtral9'"), ("llama", "dense model")],
+)
+def test_a_gguf_file_of_another_architecture(tmp_path: Path, architecture: str, message: str) -> None:
+    writer = gguf.GGUFWriter(tmp_path / "model.gguf", architecture)
+    if architecture != "llama":
+        writer.add_expert_count(8)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    error = refused(tmp_path / "model.gguf")
     assert isinstance(error, UnsupportedModelError)
-    assert "GGUF" in error.message
+    assert message in error.message
+    assert "qwen3moe" in error.hint
 
 
 def test_no_config(copied: Path) -> None:

@@ -81,6 +81,7 @@ WRONG: list[tuple[Callable[[Metadata], object], str]] = [
     (lambda keys: keys.integers("words", 0, 9), "a list of 2 values, where a list of numbers"),
     (lambda keys: keys.numbers("scales"), "not finite"),
     (lambda keys: keys.texts("ids"), "where a list of texts"),
+    (lambda keys: keys.texts("words", 1), "has 2 values, where at most 1"),
     (lambda keys: keys.texts("bad words"), "bad words: value 0 is not UTF-8"),
 ]
 

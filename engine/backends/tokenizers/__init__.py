@@ -1,0 +1,1 @@
+"""Tokenizers that are made without the model library: of GGUF files."""

@@ -1,0 +1,71 @@
+"""What a GGUF file says of its model, and whether that speaks against running it: for menus, and before a load."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from engine.checkpoint.architectures import DENSE, GGUF_FAMILIES
+from engine.checkpoint.gguf.header import GgufFile, read_gguf
+from engine.checkpoint.gguf.metadata import Metadata
+from engine.checkpoint.gguf.values import Strings
+from engine.errors import UnsupportedModelError
+from offload.bounded_json import shown
+
+_MAX_COUNT = 1 << 20
+_TOKENS: Final = "tokenizer.ggml.tokens"
+
+
+class GgufSummary(NamedTuple):
+    """The model by its metadata; None where it does not say."""
+
+    architecture: str
+    num_layers: int | None
+    num_experts: int | None
+    """Routed experts a layer."""
+    top_k: int | None
+    total_bytes: int
+    """Of all parts."""
+    problem: str
+    """Why it cannot be run; empty: nothing in the header speaks against it."""
+
+
+def summarise_gguf(path: Path) -> GgufSummary:
+    """Reads the header. Raises CheckpointError and UnsupportedModelError, see `read_gguf`, and OSError."""
+    file = read_gguf(path)
+    keys = Metadata(file)
+
+    def count(key: str) -> int | None:
+        return keys.integer(key, 0, _MAX_COUNT) if keys.has(key) else None
+
+    return GgufSummary(
+        file.architecture,
+        count("{arch}.block_count"),
+        count("{arch}.expert_count"),
+        count("{arch}.expert_used_count"),
+        sum(part.stat().st_size for part in file.paths),
+        problem_of(file),
+    )
+
+
+def require_runnable(file: GgufFile) -> None:
+    """Raises UnsupportedModelError for a model that no family runs, and says why."""
+    if problem := problem_of(file):
+        raise UnsupportedModelError(
+            f"{file.paths[0]} cannot be run: {problem}.",
+            f"As GGUF files these are run: {', '.join(GGUF_FAMILIES)}. Use another model's safetensors checkpoint.",
+        )
+
+
+def problem_of(file: GgufFile) -> str:
+    """Why no family runs it; empty: one may."""
+    if file.architecture not in GGUF_FAMILIES:
+        if file.metadata.get(f"{file.architecture}.expert_count", 0) == 0:
+            return DENSE
+        return f"no GGUF family runs the architecture {shown(file.architecture)}"
+    unknown = next((tensor for tensor in file.tensors.values() if not tensor.is_known), None)
+    if unknown is not None:
+        return f"{shown(unknown.name)} is stored as {unknown.type_name}, which is not known"
+    if not isinstance(file.metadata.get(_TOKENS), Strings):
+        return f"it carries no tokenizer ({_TOKENS})"
+    return ""
