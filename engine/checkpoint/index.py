@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -15,7 +14,8 @@ from engine.checkpoint.json_file import REFETCH
 from engine.checkpoint.shards import choose_shards
 from engine.errors import CheckpointError
 from offload.bounded_json import shown
-from offload.regular_file import open_regular, read_fully, why
+from offload.direct_file import DirectFile
+from offload.regular_file import why
 
 DTYPES: Final = {
     "BF16": torch.bfloat16,
@@ -47,7 +47,7 @@ class TensorEntry:
     shape: tuple[int, ...]
 
     def read(self, first: int = 0, count: int | None = None) -> torch.Tensor:
-        """The tensor, or rows `first .. first + count` of it, by `preadv` into fresh memory.
+        """The tensor, or rows `first .. first + count` of it, read into fresh memory.
 
         Raises CheckpointError when the file ends early or cannot be read.
         """
@@ -62,13 +62,13 @@ class TensorEntry:
 
 
 def read_file(path: str, offset: int, target: memoryview) -> None:
-    """Fills `target` with a file's bytes. Raises CheckpointError when the file ends early or cannot be read."""
+    """Fills `target` with a file's bytes, past the page cache: they would be twice in memory.
+
+    Raises CheckpointError when the file ends early or cannot be read.
+    """
     try:
-        fd = open_regular(path)
-        try:
-            read_fully(fd, offset, [target])
-        finally:
-            os.close(fd)
+        with DirectFile(path) as file:
+            file.read(offset, [target])
     except EOFError as error:
         raise CheckpointError(f"{path} is truncated, in the middle of a tensor: {error}.", REFETCH) from error
     except OSError as error:

@@ -43,5 +43,5 @@ class ModelPlan:
     resident_bytes: int
     """Weights and buffers that never move."""
     conversion_bytes: int
-    """What a link thread needs to convert one expert; 0 where all are read straight into slots."""
+    """What a link thread needs beside slots: to convert an expert, or for the ends of its reads."""
     model_context_tok: int

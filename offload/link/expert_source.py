@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from offload.direct_file import DirectFile, spare_bytes
 from offload.errors import ExpertReadError
 from offload.page_memory import page_buffer
 from offload.regular_file import why
+
+DIRECT: Final = "direct"
+"""What `FileSource.reads` says where no read goes through the page cache."""
 
 
 class ExpertSource(Protocol):
@@ -73,7 +76,7 @@ class FileSource:
         files = self._files.items()
         refused = [f"{path}: {file.refusal}" for path, file in files if file.refusal is not None]
         if not refused:
-            return "direct"
+            return DIRECT
         share = "" if len(refused) == len(files) else f"{len(refused)} of {len(files)} files "
         return f"{share}buffered ({refused[0]})"
 

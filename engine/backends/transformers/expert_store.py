@@ -17,7 +17,7 @@ from engine.backends.transformers.stored_weights import StoredPart, WithheldModu
 from engine.errors import MoeChatError
 from engine.experts.formats.dense import DenseFormat, ParameterLayout
 from offload.errors import ExpertReadError
-from offload.link.expert_source import ExpertSource, FileSource, Span
+from offload.link.expert_source import ExpertSource, FileSource, Span, bounce_bytes
 
 _MAX_RUNS = 64
 
@@ -117,7 +117,8 @@ class ExpertPlaces(NamedTuple):
     spans: list[list[tuple[Span, ...] | None]]
     """By layer and expert: the runs of bytes that make up its slot; None: it must be converted."""
     conversion_bytes: int
-    """What a link thread holds while it converts the largest expert that must be; 0: none must be."""
+    """What a link thread holds beside slots: while it converts the largest expert that must be, or for the ends of its
+    reads."""
 
 
 def find_places(model: nn.Module, modules: Sequence[WithheldModule], formats: Sequence[DenseFormat]) -> ExpertPlaces:
@@ -132,7 +133,8 @@ def find_places(model: nn.Module, modules: Sequence[WithheldModule], formats: Se
         for withheld, expert_format, layer in zip(modules, formats, spans, strict=True)
         if None in layer
     ]
-    return ExpertPlaces(spans, max(converted, default=0))
+    stored = bounce_bytes(expert for layer in spans for expert in layer if expert is not None)
+    return ExpertPlaces(spans, max(converted, default=stored))
 
 
 def _conversion_bytes(withheld: WithheldModule, expert_format: DenseFormat) -> int:
@@ -168,6 +170,11 @@ class ExpertStore:
         self.converting = ConvertingSource(model, modules, formats)
         self._is_direct = [all(expert is not None for expert in layer) for layer in places.spans]
         self._files = FileSource([[expert or () for expert in layer] for layer in places.spans])
+
+    @property
+    def reads(self) -> str:
+        """How files are read, for a person: see FileSource."""
+        return self._files.reads
 
     @property
     def num_direct_layers(self) -> int:

@@ -7,6 +7,7 @@ import pytest
 
 from offload.errors import ExpertReadError
 from offload.link.expert_source import FileSource, Span, bounce_bytes
+from offload.link.slot_pool import SlotPool
 
 
 @pytest.fixture
@@ -132,4 +133,37 @@ def test_it_says_how_it_reads_and_what_that_takes(shard, tmp_path, monkeypatch):
     source = FileSource(spans)
     assert source.reads == f"buffered ({shard}: this system has no O_DIRECT)"
     assert read(source, 109)[1] == bytes([*range(7), *bytes(93), *range(7, 16)])
+    source.close()
+
+
+def random_expert(chance, path, size):
+    """Spans that do not overlap in the slot, some of them adjacent in the file, up to its end; and the slot's bytes."""
+    spans, slot_offset, file_offset = [], 0, chance.randrange(size)
+    for _ in range(chance.randint(1, 6)):
+        file_offset = chance.choice([file_offset % size, chance.randrange(size), chance.randrange(size) // 4096 * 4096])
+        num_bytes = min(chance.choice([0, 5, 4096, 12288, chance.randint(0, 30000)]), size - file_offset)
+        slot_offset += chance.choice([0, 0, 64, (file_offset - slot_offset) % 4096])
+        spans.append(Span(path, file_offset, num_bytes, slot_offset))
+        slot_offset, file_offset = slot_offset + num_bytes, file_offset + num_bytes
+    chance.shuffle(spans)
+    return tuple(spans), slot_offset
+
+
+@pytest.mark.parametrize("is_direct", [True, False])
+def test_slots_hold_the_files_bytes_whatever_the_spans(tmp_path, monkeypatch, is_direct):
+    if not is_direct:
+        monkeypatch.setattr("offload.direct_file._O_DIRECT", 0)
+    chance, contents = random.Random(4), {}
+    for size in (3, 4096, 150_001):
+        path = tmp_path / str(size)
+        path.write_bytes(contents.setdefault(str(path), chance.randbytes(size)))
+    experts = [random_expert(chance, path, len(content)) for path, content in contents.items() for _ in range(60)]
+    source, pool = FileSource([[spans for spans, _ in experts]]), SlotPool((1,), (300_000,))
+    for expert, (spans, slot_bytes) in enumerate(experts):
+        for slot in (pool.memory(0)[:slot_bytes], memoryview(bytearray(slot_bytes))):
+            slot[:] = expected = bytearray(b"\x55" * slot_bytes)
+            for path, offset, num_bytes, at in spans:
+                expected[at : at + num_bytes] = contents[path][offset : offset + num_bytes]
+            assert source.read_into(0, expert, slot) == sum(span.num_bytes for span in spans)
+            assert slot == expected
     source.close()
