@@ -186,6 +186,14 @@ class ExpertStore:
         source: ExpertSource = self._files if self._is_direct[layer] else self.converting
         return source.read_into(layer, expert, destination)
 
+    def follower(self, layer: int, expert: int) -> int | None:
+        """See RunSource."""
+        return self._files.follower(layer, expert) if self._is_direct[layer] else None
+
+    def read_run(self, layer: int, experts: Sequence[int], destinations: Sequence[memoryview]) -> list[int]:
+        """See RunSource."""
+        return self._files.read_run(layer, experts, destinations)
+
     def close(self) -> None:
         """Closes the checkpoint's files."""
         self._files.close()

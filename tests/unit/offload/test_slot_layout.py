@@ -52,5 +52,4 @@ def test_experts_of_a_layer_are_read_straight_where_they_can_be(
             assert bytes(pool.memory(1)[offset : offset + num_bytes]) == stored
     if source.reads == "direct" and hasattr(os, "O_DIRECT"):
         assert (len(moved) > 0) == bool(moves)
-    assert source.bounce_bytes_per_thread == 3 * PAGE
     source.close()

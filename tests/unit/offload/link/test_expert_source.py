@@ -127,7 +127,7 @@ def test_it_says_how_it_reads_and_what_that_takes(shard, tmp_path, monkeypatch):
     spans = [[(Span(shard, 0, 7, 0), Span(shard, 7, 9, 100))]]
     source = FileSource(spans)
     assert source.reads == "direct" or "buffered" in source.reads
-    assert source.bounce_bytes_per_thread == bounce_bytes(spans[0]) == 4 * 4096
+    assert source.bounce_bytes_per_thread == bounce_bytes(spans[0]) == 48 * 4096
     source.close()
     monkeypatch.setattr("offload.direct_file._O_DIRECT", 0)
     source = FileSource(spans)
