@@ -19,7 +19,7 @@ NUM_EXPERTS = 12
 
 @pytest.fixture(params=[4096, 5000])
 def stored(tmp_path, request):
-    """Files of two parts of 12 experts, as a fused checkpoint holds them: (source, slot bytes, what a slot must hold)."""
+    """Files of two parts of 12 experts, as a fused checkpoint holds them: (source, slot bytes, an expert's slot)."""
     num_bytes, start = request.param, 1000
     content = random.Random(1).randbytes(start + 2 * NUM_EXPERTS * num_bytes)
     (tmp_path / "weights").write_bytes(content)
@@ -124,7 +124,7 @@ def test_in_a_run_that_fails_each_copy_has_its_own_outcome(stored):
     watched.go.set()
     for copy in [*first, *copies]:
         copy.wait()
-    with pytest.raises(ExpertReadError, match="expert 4 .*do not fit into a slot of 10 bytes"):
+    with pytest.raises(ExpertReadError, match=r"expert 4 .*do not fit into a slot of 10 bytes"):
         short.wait()
     link.close()
     assert watched.runs == [[11], [2, 3, 4], [2], [3], [4]]
