@@ -126,7 +126,7 @@ class EngineConfig:
     """APPROX: a missed expert may be replaced when its selection score is within alpha of the rank-(k+1) score."""
     link_bytes_per_s: float | None = None
     """Emulate a link of this bandwidth; None: the real one."""
-    link_threads: int = 2
+    link_threads: int = 3
     compute_threads: int | None = None
     """torch threads; None: every core."""
 

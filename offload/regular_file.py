@@ -10,7 +10,7 @@ import os
 import stat
 from collections.abc import Sequence
 
-_MAX_BUFFERS = 512
+MAX_BUFFERS = 512
 """Buffers handed to one preadv; the system's own limit (IOV_MAX) is 1024 on Linux and macOS."""
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
@@ -40,14 +40,14 @@ def why(error: OSError) -> str:
     return error.strerror or str(error) or type(error).__name__
 
 
-def open_regular(path: str | os.PathLike[str]) -> int:
-    """A descriptor to read from; the caller closes it. Links are followed.
+def open_regular(path: str | os.PathLike[str], flags: int = 0) -> int:
+    """A descriptor to read from, opened with `flags` as well; the caller closes it. Links are followed.
 
     Never blocks. Raises NotRegularFile, and OSError where the file is missing or may not be read.
     """
     # A socket cannot be opened at all, with an error that does not name the reason.
     require_regular(path)
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY | flags)
     try:
         _require_regular_mode(os.fstat(fd).st_mode)
     except BaseException:
@@ -105,15 +105,20 @@ def read_fully(fd: int, offset: int, buffers: Sequence[memoryview]) -> int:
     left = [buffer for buffer in buffers if len(buffer)]
     wanted, done = sum(map(len, left)), 0
     while left:
-        num_bytes = os.preadv(fd, left[:_MAX_BUFFERS], offset + done)
+        num_bytes = os.preadv(fd, left[:MAX_BUFFERS], offset + done)
         if num_bytes == 0:
             raise EOFError(f"the file ends {wanted - done} bytes too early")
         done += num_bytes
-        while left and num_bytes >= len(left[0]):
-            num_bytes -= len(left.pop(0))
-        if num_bytes:
-            left[0] = left[0][num_bytes:]
+        advance(left, num_bytes)
     return done
+
+
+def advance(buffers: list[memoryview], num_bytes: int) -> None:
+    """Takes the first `num_bytes` bytes off the buffers, which have been filled."""
+    while buffers and num_bytes >= len(buffers[0]):
+        num_bytes -= len(buffers.pop(0))
+    if num_bytes:
+        buffers[0] = buffers[0][num_bytes:]
 
 
 def _require_regular_mode(mode: int) -> None:

@@ -140,7 +140,7 @@ SETTINGS: tuple[Setting, ...] = (
         unset="the real link",
     ),
     _engine("offload.threads", "Threads", "Threads that compute.", Kind.INTEGER, unset="every core", low=1, high=1024),
-    _engine("offload.link_threads", "Link threads", "Threads that copy experts.", Kind.INTEGER, 2, low=1, high=64),
+    _engine("offload.link_threads", "Link threads", "Threads that copy experts.", Kind.INTEGER, 3, low=1, high=64),
     _sampling(
         "temperature",
         "Temperature",

@@ -6,17 +6,18 @@ import os
 
 from engine.checkpoint.json_file import REFETCH
 from engine.errors import CheckpointError
-from offload.regular_file import open_regular, read_fully, why
+from offload.direct_file import DirectFile
+from offload.regular_file import why
 
 
 def read_file(path: str | os.PathLike[str], offset: int, target: memoryview) -> None:
-    """Fills `target` with a file's bytes. Raises CheckpointError when the file ends early or cannot be read."""
+    """Fills `target` with a file's bytes, past the page cache: they would be twice in memory.
+
+    Raises CheckpointError when the file ends early or cannot be read.
+    """
     try:
-        fd = open_regular(path)
-        try:
-            read_fully(fd, offset, [target])
-        finally:
-            os.close(fd)
+        with DirectFile(path) as file:
+            file.read(offset, [target])
     except EOFError as error:
         raise CheckpointError(f"{path} is truncated, in the middle of a tensor: {error}.", REFETCH) from error
     except OSError as error:

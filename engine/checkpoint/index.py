@@ -47,7 +47,7 @@ class TensorEntry:
     shape: tuple[int, ...]
 
     def read(self, first: int = 0, count: int | None = None) -> torch.Tensor:
-        """The tensor, or rows `first .. first + count` of it, by `preadv` into fresh memory.
+        """The tensor, or rows `first .. first + count` of it, read into fresh memory.
 
         Raises CheckpointError when the file ends early or cannot be read.
         """

@@ -43,7 +43,7 @@ class ModelPlan:
     resident_bytes: int
     """Weights and buffers that never move."""
     conversion_bytes: int
-    """What a link thread needs to convert one expert; 0 where all are read straight into slots."""
+    """What a link thread needs beside slots: to convert an expert, or for the ends of its reads."""
     model_context_tok: int
     runtime_margin_bytes: int = 176 << 20
     """What the back end's libraries allocate while they run. By default torch's: mostly oneDNN's compiled kernels,

@@ -55,9 +55,13 @@ def effective(engine: OffloadedModel, mode: str) -> tuple[tuple[str, str], ...]:
         ("eviction", f"history ({engine.tuned})" if config.eviction == "history" else config.eviction),
         ("prefetch", f"{config.prefetch}{depth}, {predictable}"),
         ("link", describe_link(engine)),
-        ("experts read", f"{loaded.store.num_direct_layers} of {len(engine.layers)} layers straight into slots"),
+        ("experts read", f"{loaded.store.reads}, {_as_stored(engine)}"),
         ("threads", f"{engine.threads}, {engine.link.num_threads} link"),
     )
+
+
+def _as_stored(engine: OffloadedModel) -> str:
+    return f"{engine.loaded.store.num_direct_layers} of {len(engine.layers)} layers straight into slots"
 
 
 def _moved(budget: BudgetPlan) -> str:

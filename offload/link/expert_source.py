@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
-from contextlib import suppress
-from typing import NamedTuple, Protocol
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Final, Protocol, runtime_checkable
 
+from offload.direct_file import DirectFile
 from offload.errors import ExpertReadError
-from offload.regular_file import open_regular, read_fully, why
+from offload.link.read_plan import Read, Span, followers, joined, plan_reads, spare_bytes_of
+from offload.page_memory import page_buffer
+from offload.regular_file import why
+
+__all__ = ["DIRECT", "ExpertSource", "FileSource", "RunSource", "Span", "bounce_bytes"]
+
+DIRECT: Final = "direct"
+"""What `FileSource.reads` says where no read goes through the page cache."""
 
 
 class ExpertSource(Protocol):
@@ -22,93 +30,128 @@ class ExpertSource(Protocol):
         ...
 
 
-class Span(NamedTuple):
-    """A run of bytes of one expert: where it lies in a file, and where it goes in the slot."""
+@runtime_checkable
+class RunSource(ExpertSource, Protocol):
+    """A source in which experts follow each other, so that several are read at once sooner than one by one."""
 
-    path: str
-    file_offset: int
-    num_bytes: int
-    slot_offset: int
+    def follower(self, layer: int, expert: int) -> int | None:
+        """The expert of the same layer that is stored right behind this one; None: there is none."""
+        ...
 
+    def read_run(self, layer: int, experts: Sequence[int], destinations: Sequence[memoryview]) -> list[int]:
+        """As `read_into` for several experts: the bytes moved for each.
 
-class _Read(NamedTuple):
-    """One gap-free run of a file, scattered over pieces (slot start, slot end) in file order."""
-
-    fd: int
-    path: str
-    file_offset: int
-    num_bytes: int
-    pieces: tuple[tuple[int, int], ...]
+        Raises ExpertReadError when one of them cannot be read; what is in the destinations then is not told.
+        """
+        ...
 
 
 class FileSource:
-    """Experts in plain files, read straight into slots. Each file is opened once and shared by all threads."""
+    """Experts in plain files, read straight into slots. Each file is opened once and shared by all threads.
+
+    Reads go past the page cache (see `direct_file`). A run that lies in slot and file alike within a page, in slots
+    that begin on a page boundary, is not touched by the processor but for its ends; others are moved into place.
+    """
 
     def __init__(self, spans: Sequence[Sequence[tuple[Span, ...]]]) -> None:
         """`spans[layer][expert]` are the runs that make up an expert, in any order.
 
         Raises ExpertReadError when a file cannot be opened, ValueError for a negative span.
         """
-        self._fds: dict[str, int] = {}
+        self._reads = [[plan_reads(expert) for expert in layer] for layer in spans]
+        self._followers = [followers(layer) for layer in self._reads]
+        self._files: dict[str, DirectFile] = {}
+        every = [expert for layer in self._reads for expert in layer]
+        self.bounce_bytes_per_thread = spare_bytes_of(every)
+        """Memory that each thread which reads takes beside slots, for the pages at the ends of runs."""
+        self._spares: deque[memoryview] = deque()
+        """Such memory, not in use: as much as there were ever threads reading at once."""
         try:
-            self._reads: list[list[tuple[_Read, ...]]] = [
-                [tuple(self._plan(expert)) for expert in layer] for layer in spans
-            ]
+            for path in dict.fromkeys(read.path for expert in every for read in expert):
+                self._open(path)
         except BaseException:
             self.close()
             raise
 
+    @property
+    def reads(self) -> str:
+        """How files are read, for a person: `direct`, or `buffered` with the reason."""
+        files = self._files.items()
+        refused = [f"{path}: {file.refusal}" for path, file in files if file.refusal is not None]
+        if not refused:
+            return DIRECT
+        share = "" if len(refused) == len(files) else f"{len(refused)} of {len(files)} files "
+        return f"{share}buffered ({refused[0]})"
+
     def read_into(self, layer: int, expert: int, destination: memoryview) -> int:
         """See ExpertSource. Writes only the bytes the spans cover; padding in the slot is left as it is."""
         moved_bytes = 0
-        for read in self._reads[layer][expert]:
-            if max(end for _, end in read.pieces) > len(destination):
-                raise _error(read.path, layer, expert, f"its bytes do not fit into a slot of {len(destination)} bytes")
-            try:
-                moved_bytes += _read(read, destination)
-            except EOFError as error:
-                raise _error(read.path, layer, expert, str(error)) from error
-            except OSError as error:
-                raise _error(read.path, layer, expert, error.strerror or str(error)) from error
+        with self._spare() as spare:
+            for read in self._reads[layer][expert]:
+                self._require_room(read, layer, expert, destination)
+                buffers = [destination[start:end] for start, end in read.pieces]
+                moved_bytes += self._read(read.path, read.file_offset, buffers, spare, layer, expert)
         return moved_bytes
+
+    def follower(self, layer: int, expert: int) -> int | None:
+        """See RunSource."""
+        return self._followers[layer].get(expert)
+
+    def read_run(self, layer: int, experts: Sequence[int], destinations: Sequence[memoryview]) -> list[int]:
+        """See RunSource. Runs of a file that follow each other are one read."""
+        wanted = [self._reads[layer][expert] for expert in experts]
+        for expert, reads, destination in zip(experts, wanted, destinations, strict=True):
+            for read in reads:
+                self._require_room(read, layer, expert, destination)
+        with self._spare() as spare:
+            for path, file_offset, _, buffers in joined(wanted, destinations):
+                self._read(path, file_offset, buffers, spare, layer, experts[0])
+        return [sum(read.num_bytes for read in reads) for reads in wanted]
 
     def close(self) -> None:
         """Close every file; reads fail afterwards. Safe to call twice."""
-        fds, self._fds = self._fds, {}
-        self._reads = []
-        for fd in fds.values():
+        for file in self._files.values():
             with suppress(OSError):
-                os.close(fd)
+                file.close()
+        self._reads, self._followers = [], []
 
-    def _fd(self, path: str) -> int:
-        if path not in self._fds:
-            try:
-                self._fds[path] = open_regular(path)
-            except OSError as error:
-                hint = "Check that the checkpoint folder is still there and readable, then load the model again."
-                raise ExpertReadError(f"Cannot open {path}: {why(error)}.", hint) from error
-        return self._fds[path]
+    @contextmanager
+    def _spare(self) -> Iterator[memoryview]:
+        try:
+            spare = self._spares.pop()
+        except IndexError:
+            spare = page_buffer(self.bounce_bytes_per_thread)
+        try:
+            yield spare
+        finally:
+            self._spares.append(spare)
 
-    def _plan(self, spans: tuple[Span, ...]) -> list[_Read]:
-        """Join spans that follow each other in a file into one read, and in the slot as well into one piece."""
-        reads: list[_Read] = []
-        for span in sorted(spans):
-            if span.num_bytes < 0 or span.file_offset < 0 or span.slot_offset < 0:
-                raise ValueError(f"impossible span: {span}")
-            piece = (span.slot_offset, span.slot_offset + span.num_bytes)
-            last = reads[-1] if reads else None
-            if last and last.path == span.path and last.file_offset + last.num_bytes == span.file_offset:
-                *before, (start, end) = last.pieces
-                joined = (*before, (start, piece[1])) if end == piece[0] else (*last.pieces, piece)
-                reads[-1] = last._replace(num_bytes=last.num_bytes + span.num_bytes, pieces=joined)
-            else:
-                reads.append(_Read(self._fd(span.path), span.path, span.file_offset, span.num_bytes, (piece,)))
-        return reads
+    def _read(
+        self, path: str, offset: int, buffers: list[memoryview], spare: memoryview, layer: int, expert: int
+    ) -> int:
+        try:
+            return self._files[path].read(offset, buffers, spare)
+        except EOFError as error:
+            raise _error(path, layer, expert, str(error)) from error
+        except OSError as error:
+            raise _error(path, layer, expert, why(error)) from error
+
+    def _require_room(self, read: Read, layer: int, expert: int, destination: memoryview) -> None:
+        if max(end for _, end in read.pieces) > len(destination):
+            raise _error(read.path, layer, expert, f"its bytes do not fit into a slot of {len(destination)} bytes")
+
+    def _open(self, path: str) -> None:
+        try:
+            self._files[path] = DirectFile(path)
+            self._files[path].probe()
+        except OSError as error:
+            hint = "Check that the checkpoint folder is still there and readable, then load the model again."
+            raise ExpertReadError(f"Cannot open {path}: {why(error)}.", hint) from error
 
 
-def _read(read: _Read, destination: memoryview) -> int:
-    """Raises EOFError when the file ends too early, OSError."""
-    return read_fully(read.fd, read.file_offset, [destination[start:end] for start, end in read.pieces])
+def bounce_bytes(spans: Iterable[tuple[Span, ...]]) -> int:
+    """What `FileSource.bounce_bytes_per_thread` will be for these experts; opens no file."""
+    return spare_bytes_of([plan_reads(expert) for expert in spans])
 
 
 def _error(path: str, layer: int, expert: int, reason: str) -> ExpertReadError:

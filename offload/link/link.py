@@ -5,15 +5,18 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from offload.errors import ExpertReadError, WaitCancelled
 from offload.link.expert_link import DEMAND, PREFETCH, ExpertCopy
-from offload.link.expert_source import ExpertSource
+from offload.link.expert_source import ExpertSource, RunSource
 from offload.link.meter import LinkMeter
 
 POLL_S = 0.02
 """How often a wait looks whether it was cancelled."""
+_MAX_RUN_BYTES = 16 << 20
+"""Of experts that are read at once: longer reads are not quicker, and cannot be taken back."""
 
 
 class Copy:
@@ -70,7 +73,11 @@ class Copy:
 
 
 class Link:
-    """Worker threads that copy experts into slots. Thread-safe; a failing copy never takes its thread down."""
+    """Worker threads that copy experts into slots. Thread-safe; a failing copy never takes its thread down.
+
+    Where many demand copies are queued, a thread takes those along that follow the first of them in its file, and reads
+    all at once: whole layers are staged in long sequential reads, and the next copies in order are left for others.
+    """
 
     def __init__(self, source: ExpertSource, num_threads: int = 2, emulated_bytes_per_s: float | None = None) -> None:
         """`emulated_bytes_per_s`: one thread behaves like a bus of that bandwidth (never faster than the real link)."""
@@ -79,6 +86,7 @@ class Link:
         self.emulated_bytes_per_s = emulated_bytes_per_s
         self.num_threads = 1 if emulated_bytes_per_s is not None else num_threads
         self._source = source
+        self._runs = source if isinstance(source, RunSource) else None
         self._lock = threading.Lock()
         self._has_work = threading.Condition(self._lock)
         self._demand: deque[Copy] = deque()
@@ -177,35 +185,69 @@ class Link:
             thread.join()
 
     def _work(self) -> None:
-        while (copy := self._next()) is not None:
-            moved_bytes, error = 0, None
-            try:
-                moved_bytes = self._source.read_into(copy.layer, copy.expert, copy._destination)
-            except ExpertReadError as failure:
-                error = failure
-            except Exception as failure:  # noqa: BLE001  # whatever it is, it belongs to this copy
-                error = ExpertReadError(f"Cannot read expert {copy.expert} of MoE layer {copy.layer}: {failure!r}.")
-                error.__cause__ = failure
-            bytes_per_s = self.emulated_bytes_per_s  # others may change it meanwhile
-            if bytes_per_s is not None:
-                self._occupy_bus(copy, bytes_per_s)
-            copy._finish(moved_bytes, error)
+        while run := self._next():
+            moved = self._read_run(run)
+            for copy, (moved_bytes, error) in zip(run, moved, strict=True):
+                bytes_per_s = self.emulated_bytes_per_s  # others may change it meanwhile
+                if bytes_per_s is not None:
+                    self._occupy_bus(copy, bytes_per_s)
+                copy._finish(moved_bytes, error)
             with self._lock:
-                self._active.remove(copy)
-                self._meter.end(moved_bytes)
+                for copy in run:
+                    self._active.remove(copy)
+                self._meter.end(sum(moved_bytes for moved_bytes, _ in moved), is_single=len(run) == 1)
 
-    def _next(self) -> Copy | None:
-        """The next copy, started; None when the link is closed."""
+    def _read_run(self, run: Sequence[Copy]) -> list[tuple[int, ExpertReadError | None]]:
+        """Reads these copies; (bytes moved, why it failed) of each."""
+        if self._runs is not None and len(run) > 1:
+            with suppress(Exception):  # then one by one, so that the error is that of the copy it belongs to
+                experts, destinations = [copy.expert for copy in run], [copy._destination for copy in run]
+                return [(num_bytes, None) for num_bytes in self._runs.read_run(run[0].layer, experts, destinations)]
+        return [self._read(copy) for copy in run]
+
+    def _read(self, copy: Copy) -> tuple[int, ExpertReadError | None]:
+        try:
+            return self._source.read_into(copy.layer, copy.expert, copy._destination), None
+        except ExpertReadError as failure:
+            return 0, failure
+        except Exception as failure:  # noqa: BLE001  # whatever it is, it belongs to this copy
+            error = ExpertReadError(f"Cannot read expert {copy.expert} of MoE layer {copy.layer}: {failure!r}.")
+            error.__cause__ = failure
+            return 0, error
+
+    def _next(self) -> list[Copy]:
+        """The next copy and those read along with it, started; empty when the link is closed."""
         with self._lock:
             while not (self._demand or self._prefetch):
                 if self._closed.is_set():
-                    return None
+                    return []
                 self._has_work.wait()
-            copy = (self._demand or self._prefetch).popleft()
-            copy.is_started = True
-            self._active.append(copy)
+            run = [(self._demand or self._prefetch).popleft()]
+            if self._runs is not None and run[0].priority == DEMAND and self.emulated_bytes_per_s is None:
+                run += self._followers(self._runs, run[0])
+            for copy in run:
+                copy.is_started = True
+            self._active += run
             self._meter.begin()
-        return copy
+        return run
+
+    def _followers(self, source: RunSource, first: Copy) -> list[Copy]:
+        """Takes the copies out of the demand queue that are stored behind `first`: at most this thread's share of what
+        is queued. Call under the lock."""
+        max_copies = len(self._demand) // self.num_threads
+        if not max_copies:
+            return []
+        queued = {copy.expert: copy for copy in self._demand if copy.layer == first.layer}
+        run, num_bytes = [first], first.num_bytes
+        while len(run) <= max_copies:
+            expert = source.follower(first.layer, run[-1].expert)
+            copy = queued.pop(expert, None) if expert is not None else None
+            if copy is None or num_bytes + copy.num_bytes > _MAX_RUN_BYTES:
+                break
+            self._demand.remove(copy)
+            run.append(copy)
+            num_bytes += copy.num_bytes
+        return run[1:]
 
     def _occupy_bus(self, copy: Copy, bytes_per_s: float) -> None:
         """Sleep until a bus of this bandwidth would be done. Its schedule is absolute, so that errors don't add up."""

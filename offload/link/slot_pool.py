@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from offload.geometry import PAGE_BYTES, page_aligned_bytes, pool_bytes
+from offload.page_memory import advise_huge_pages
 
 __all__ = ["SlotPool", "page_aligned_bytes"]
 
@@ -25,7 +26,9 @@ class SlotPool:
         """
         shape = tuple(group_slots), tuple(group_slot_bytes)
         self._total_bytes = pool_bytes(*shape)
-        memory = torch.empty(self._total_bytes, dtype=torch.uint8).fill_(0)
+        memory = torch.empty(self._total_bytes, dtype=torch.uint8)
+        advise_huge_pages(memory.data_ptr(), self._total_bytes)
+        memory.fill_(0)
         start = -memory.data_ptr() % PAGE_BYTES
         whole = memoryview(memory.numpy())  # type: ignore[arg-type]  # numpy's stubs know buffers from Python 3.12 on
         self._groups: list[range] = []

@@ -17,7 +17,7 @@ from engine.backends.transformers.stored_weights import StoredPart, WithheldModu
 from engine.errors import MoeChatError
 from engine.experts.formats.dense import DenseFormat, ParameterLayout
 from offload.errors import ExpertReadError
-from offload.link.expert_source import ExpertSource, FileSource, Span
+from offload.link.expert_source import ExpertSource, FileSource, Span, bounce_bytes
 
 _MAX_RUNS = 64
 
@@ -117,7 +117,8 @@ class ExpertPlaces(NamedTuple):
     spans: list[list[tuple[Span, ...] | None]]
     """By layer and expert: the runs of bytes that make up its slot; None: it must be converted."""
     conversion_bytes: int
-    """What a link thread holds while it converts the largest expert that must be; 0: none must be."""
+    """What a link thread holds beside slots: while it converts the largest expert that must be, or for the ends of its
+    reads."""
 
 
 def find_places(model: nn.Module, modules: Sequence[WithheldModule], formats: Sequence[DenseFormat]) -> ExpertPlaces:
@@ -132,7 +133,8 @@ def find_places(model: nn.Module, modules: Sequence[WithheldModule], formats: Se
         for withheld, expert_format, layer in zip(modules, formats, spans, strict=True)
         if None in layer
     ]
-    return ExpertPlaces(spans, max(converted, default=0))
+    stored = bounce_bytes(expert for layer in spans for expert in layer if expert is not None)
+    return ExpertPlaces(spans, max(converted, default=stored))
 
 
 def _conversion_bytes(withheld: WithheldModule, expert_format: DenseFormat) -> int:
@@ -170,6 +172,11 @@ class ExpertStore:
         self._files = FileSource([[expert or () for expert in layer] for layer in places.spans])
 
     @property
+    def reads(self) -> str:
+        """How files are read, for a person: see FileSource."""
+        return self._files.reads
+
+    @property
     def num_direct_layers(self) -> int:
         """Layers whose experts are read straight into slots; the others are converted on the way."""
         return sum(self._is_direct)
@@ -178,6 +185,14 @@ class ExpertStore:
         """Fills a slot with one expert; called from link threads. Returns the bytes moved. Raises ExpertReadError."""
         source: ExpertSource = self._files if self._is_direct[layer] else self.converting
         return source.read_into(layer, expert, destination)
+
+    def follower(self, layer: int, expert: int) -> int | None:
+        """See RunSource."""
+        return self._files.follower(layer, expert) if self._is_direct[layer] else None
+
+    def read_run(self, layer: int, experts: Sequence[int], destinations: Sequence[memoryview]) -> list[int]:
+        """See RunSource."""
+        return self._files.read_run(layer, experts, destinations)
 
     def close(self) -> None:
         """Closes the checkpoint's files."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import re
 from collections import defaultdict, deque
@@ -13,27 +12,28 @@ from time import perf_counter
 from typing import NamedTuple
 
 from engine.checkpoint.index import TensorEntry, read_index
+from offload import page_cache
 from offload.errors import WaitCancelled
 from offload.link.expert_link import DEMAND
-from offload.link.expert_source import FileSource, Span
+from offload.link.expert_source import DIRECT, FileSource, Span
 from offload.link.link import Copy, Link
-from offload.regular_file import open_regular
+from offload.link.slot_pool import SlotPool
 
 _EXPERT = re.compile(r"(.*\.experts\.\d+)\.")
 _FUSED = re.compile(r"(.*\.experts)\.")
 _SEED = 7
 _TRIAL_S = 0.6
 _MAX_BYTES = 512 << 20
-"""The most that is read, and dropped from the file cache before."""
+"""The most that is read."""
 
 
 class LinkTrial(NamedTuple):
-    """The same experts read twice. Before the first read the system is asked to drop them from its file cache. If it
-    did, the first figure is the disk's; if not, it is the file cache's, as the second one."""
+    """Experts that were read as the engine reads them, not counting what was in the file cache before."""
 
     num_bytes: int
-    first_bytes_per_s: float
-    again_bytes_per_s: float
+    bytes_per_s: float
+    reads: str
+    """`direct`, or `buffered` with the reason."""
 
 
 def try_link(folder: Path, num_threads: int, is_cancelled: Callable[[], bool]) -> LinkTrial | None:
@@ -47,12 +47,14 @@ def try_link(folder: Path, num_threads: int, is_cancelled: Callable[[], bool]) -
     random.Random(_SEED).shuffle(found)
     experts = found[: max(_MAX_BYTES // _size(found[0]), 1)]
     sizes = [_size(spans) for spans in experts]
-    slots = [memoryview(bytearray(max(sizes))) for _ in range(2 * num_threads)]
+    pool = SlotPool((2 * num_threads,), (max(sizes),))
+    slots = [pool.memory(slot) for slot in range(pool.num_slots)]
     with closing(FileSource([experts])) as source, closing(Link(source, num_threads)) as link:
-        _drop_from_file_cache(experts)
-        num_read, first = _read(link, slots, sizes, is_cancelled)
-        _, again = _read(link, slots, sizes[:num_read], is_cancelled)
-    return LinkTrial(sum(sizes[:num_read]), first, again)
+        if source.reads != DIRECT:
+            for path in sorted({span.path for spans in experts for span in spans}):
+                page_cache.drop(path)
+        num_read, bytes_per_s = _read(link, slots, sizes, is_cancelled)
+        return LinkTrial(sum(sizes[:num_read]), bytes_per_s, source.reads)
 
 
 def _size(spans: tuple[Span, ...]) -> int:
@@ -96,18 +98,3 @@ def _read(link: Link, slots: list[memoryview], sizes: list[int], is_cancelled: C
     for copy in on_way:
         copy.wait(is_cancelled)
     return number, sum(sizes[:number]) / (perf_counter() - start_s)
-
-
-def _drop_from_file_cache(experts: list[tuple[Span, ...]]) -> None:
-    """Asks the system to drop these bytes from its file cache, so that they come from the disk."""
-    if not hasattr(os, "posix_fadvise"):
-        return
-    fds: dict[str, int] = {}
-    try:
-        for span in (span for spans in experts for span in spans):
-            if span.path not in fds:
-                fds[span.path] = open_regular(span.path)
-            os.posix_fadvise(fds[span.path], span.file_offset, span.num_bytes, os.POSIX_FADV_DONTNEED)
-    finally:
-        for fd in fds.values():
-            os.close(fd)

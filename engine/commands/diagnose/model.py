@@ -92,13 +92,10 @@ class ModelExamination:
         trial = try_link(folder, self._config.link_threads, self._is_cancelled)
         if trial is None:
             return Check("link", WARN, "not measured: no expert was found in the files")
-        found = (
-            f"{format_bytes(trial.num_bytes)} of experts at {_rate(trial.first_bytes_per_s)}, again at "
-            f"{_rate(trial.again_bytes_per_s)}: disk, then file cache, if the system dropped the files when asked to"
-        )
+        found = f"{format_bytes(trial.num_bytes)} of experts at {_rate(trial.bytes_per_s)}, reads are {trial.reads}"
         if self._config.link_bytes_per_s is not None:
             found += f"; the chat's link is emulated at {_rate(self._config.link_bytes_per_s)}"
-        if trial.first_bytes_per_s < _SLOW_BYTES_PER_S:
+        if trial.bytes_per_s < _SLOW_BYTES_PER_S:
             return Check("link", WARN, found, "Move the model to a faster disk.")
         return Check("link", OK, found)
 

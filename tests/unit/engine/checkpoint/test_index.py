@@ -15,6 +15,7 @@ from engine.checkpoint.header import DTYPE_BYTES
 from engine.checkpoint.index import DTYPES, checkpoint_files, read_header, read_index
 from engine.checkpoint.shards import INDEX_FILE
 from engine.errors import CheckpointError, UnsupportedModelError
+from offload import page_cache
 
 SOUND = {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]}
 
@@ -33,6 +34,16 @@ def test_what_a_sound_file_holds(tmp_path: Path) -> None:
     assert {key: entry.shape for key, entry in entries.items()} == {"a": (3, 2), "b": ()}
     assert all(torch.equal(entries[key].read(), value) for key, value in values.items())
     assert torch.equal(entries["a"].read(1, 2), values["a"][1:3])
+
+
+def test_reading_a_tensor_leaves_the_page_cache_as_it_was(tmp_path: Path) -> None:
+    values, path = {"a": torch.arange(60_001, dtype=torch.float32)}, tmp_path / "model.safetensors"
+    save_file(values, path)
+    entry = read_index(tmp_path)["a"]
+    page_cache.drop(path)
+    before = page_cache.cached_bytes(path)
+    assert torch.equal(entry.read(), values["a"])
+    assert page_cache.cached_bytes(path) == before
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,13 @@
 """Reading experts from files."""
 
 import os
+import random
 
 import pytest
 
 from offload.errors import ExpertReadError
-from offload.link.expert_source import FileSource, Span
+from offload.link.expert_source import FileSource, Span, bounce_bytes
+from offload.link.slot_pool import SlotPool
 
 
 @pytest.fixture
@@ -45,25 +47,28 @@ def test_neighbours_in_the_file_are_one_read_whatever_their_order_in_the_slot(sh
     source = FileSource(
         [[(Span(shard, 20, 4, 0), Span(shard, 16, 4, 4), Span(shard, 24, 4, 8), Span(shard, 28, 4, 12))]]
     )
+    calls.clear()
     assert read(source, 16) == (16, bytes([*range(20, 24), *range(16, 20), *range(24, 32)]))
-    assert calls == [3], "one system call, and spans adjacent in file and slot joined"
+    assert len(calls) == 1, "one system call"
     source.close()
 
 
-def test_short_reads_are_continued_inside_and_between_pieces(shard, monkeypatch):
-    real = os.preadv
+def test_short_reads_are_continued_inside_and_between_pieces(tmp_path, monkeypatch):
+    real, content = os.preadv, random.Random(2).randbytes(40960)
+    (tmp_path / "weights").write_bytes(content)
 
     def stingy(fd, pieces, offset):
-        return real(fd, [pieces[0][:3]], offset)
+        return real(fd, [pieces[0][:4096]], offset)
 
     monkeypatch.setattr(os, "preadv", stingy)
-    source = FileSource([[(Span(shard, 0, 7, 9), Span(shard, 7, 9, 0))]])
-    assert read(source, 16) == (16, bytes([*range(7, 16), *range(7)]))
+    path = str(tmp_path / "weights")
+    source = FileSource([[(Span(path, 10, 20007, 19009), Span(path, 20017, 19009, 0))]])
+    assert read(source, 39016) == (39016, content[20017:39026] + content[10:20017])
     source.close()
 
 
 def test_more_pieces_than_one_call_takes(shard, monkeypatch):
-    monkeypatch.setattr("offload.regular_file._MAX_BUFFERS", 2)
+    monkeypatch.setattr("offload.direct_file.MAX_BUFFERS", 2)
     backwards = tuple(Span(shard, i, 1, 9 - i) for i in range(10))
     source = FileSource([[backwards]])
     assert read(source, 10) == (10, bytes(reversed(range(10))))
@@ -115,4 +120,50 @@ def test_a_negative_span_is_refused(shard):
 def test_close_twice(shard):
     source = FileSource([[(Span(shard, 0, 1, 0),)]])
     source.close()
+    source.close()
+
+
+def test_it_says_how_it_reads_and_what_that_takes(shard, tmp_path, monkeypatch):
+    spans = [[(Span(shard, 0, 7, 0), Span(shard, 7, 9, 100))]]
+    source = FileSource(spans)
+    assert source.reads == "direct" or "buffered" in source.reads
+    assert source.bounce_bytes_per_thread == bounce_bytes(spans[0]) == 48 * 4096
+    source.close()
+    monkeypatch.setattr("offload.direct_file._O_DIRECT", 0)
+    source = FileSource(spans)
+    assert source.reads == f"buffered ({shard}: this system has no O_DIRECT)"
+    assert read(source, 109)[1] == bytes([*range(7), *bytes(93), *range(7, 16)])
+    source.close()
+
+
+def random_expert(chance, path, size):
+    """Spans that do not overlap in the slot, some of them adjacent in the file, up to its end; and the slot's bytes."""
+    spans, slot_offset, file_offset = [], 0, chance.randrange(size)
+    for _ in range(chance.randint(1, 6)):
+        file_offset = chance.choice([file_offset % size, chance.randrange(size), chance.randrange(size) // 4096 * 4096])
+        num_bytes = min(chance.choice([0, 5, 4096, 12288, chance.randint(0, 30000)]), size - file_offset)
+        slot_offset += chance.choice([0, 0, 64, (file_offset - slot_offset) % 4096])
+        spans.append(Span(path, file_offset, num_bytes, slot_offset))
+        slot_offset, file_offset = slot_offset + num_bytes, file_offset + num_bytes
+    chance.shuffle(spans)
+    return tuple(spans), slot_offset
+
+
+@pytest.mark.parametrize("is_direct", [True, False])
+def test_slots_hold_the_files_bytes_whatever_the_spans(tmp_path, monkeypatch, is_direct):
+    if not is_direct:
+        monkeypatch.setattr("offload.direct_file._O_DIRECT", 0)
+    chance, contents = random.Random(4), {}
+    for size in (3, 4096, 150_001):
+        path = tmp_path / str(size)
+        path.write_bytes(contents.setdefault(str(path), chance.randbytes(size)))
+    experts = [random_expert(chance, path, len(content)) for path, content in contents.items() for _ in range(60)]
+    source, pool = FileSource([[spans for spans, _ in experts]]), SlotPool((1,), (300_000,))
+    for expert, (spans, slot_bytes) in enumerate(experts):
+        for slot in (pool.memory(0)[:slot_bytes], memoryview(bytearray(slot_bytes))):
+            slot[:] = expected = bytearray(b"\x55" * slot_bytes)
+            for path, offset, num_bytes, at in spans:
+                expected[at : at + num_bytes] = contents[path][offset : offset + num_bytes]
+            assert source.read_into(0, expert, slot) == sum(span.num_bytes for span in spans)
+            assert slot == expected
     source.close()

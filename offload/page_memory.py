@@ -1,0 +1,35 @@
+"""Memory in whole pages: what a direct read can land in, and how it is asked for in large pages."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from typing import Final
+
+from offload.geometry import PAGE_BYTES, page_aligned_bytes
+
+_HUGE_PAGE_BYTES: Final = 2 << 20
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def address_of(buffer: memoryview) -> int:
+    """Where a writable buffer of at least one byte lies in memory."""
+    return ctypes.addressof(ctypes.c_char.from_buffer(buffer))
+
+
+def page_buffer(num_bytes: int) -> memoryview:
+    """Fresh memory of at least `num_bytes`, from a page boundary on; freed with the last view of it."""
+    return memoryview(mmap.mmap(-1, max(page_aligned_bytes(num_bytes), PAGE_BYTES)))
+
+
+def advise_huge_pages(address: int, num_bytes: int) -> None:
+    """Asks the system to back this memory, not yet touched, with pages of 2 MiB where it has them.
+
+    A direct read into such memory is a few large requests to the disk in place of one per 4 KiB page. Memory beside the
+    range is left alone, and a system that has no such pages, or refuses, changes nothing.
+    """
+    if not hasattr(mmap, "MADV_HUGEPAGE") or num_bytes < _HUGE_PAGE_BYTES:
+        return
+    start = page_aligned_bytes(address)
+    length = (address + num_bytes - start) // PAGE_BYTES * PAGE_BYTES
+    _LIBC.madvise(ctypes.c_void_p(start), ctypes.c_size_t(length), mmap.MADV_HUGEPAGE)
