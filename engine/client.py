@@ -189,7 +189,7 @@ def _child_environment() -> dict[str, str]:
     always go back to the system, so that a model's memory is free for the next one. OpenMP threads that wait for each
     other spin briefly: by default they spin so long that a busy core costs 3-10x. oneDNN keeps few compiled kernels:
     prefill makes one for every number of rows, a third of a MiB each, and a cache of 1024 would outgrow the budget (of
-    64, prefill takes a third longer).
+    64, prefill takes a third longer). ggml starts a debugger when it ends the process; it need not.
     """
     ours = {
         "HF_HUB_DISABLE_PROGRESS_BARS": "1",
@@ -199,6 +199,7 @@ def _child_environment() -> dict[str, str]:
         "MALLOC_ARENA_MAX": "2",
         "MALLOC_MMAP_THRESHOLD_": str(4 << 20),
         "GOMP_SPINCOUNT": "1000",
+        "GGML_NO_BACKTRACE": "1",
         "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "256",
         "LRU_CACHE_CAPACITY": "256",
         "PYTHONUNBUFFERED": "1",

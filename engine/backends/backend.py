@@ -27,6 +27,11 @@ class ExpertStore(ExpertSource, Protocol):
         """Layers whose experts are read straight into slots; the others are converted on the way."""
         ...
 
+    @property
+    def reads(self) -> str:
+        """How files are read, for a person: `direct`, or `buffered` with the reason."""
+        ...
+
     def close(self) -> None:
         """Closes the files. Safe to call twice."""
         ...

@@ -9,16 +9,15 @@ from engine.backends.backend import Backend
 from engine.backends.ggml.availability import ggml_problem
 from engine.backends.ggml.families import family_of_model_type
 from engine.checkpoint.config_file import read_config_file
+from engine.checkpoint.gguf.location import is_gguf
 from engine.config import AUTO, GGML, TRANSFORMERS, EngineConfig
 from engine.errors import UnsupportedModelError
-
-GGUF_SUFFIX = ".gguf"
 
 
 def choose_backend(config: EngineConfig, model: Path) -> tuple[str, str]:
     """(name, why) for a folder or a GGUF file. Raises UnsupportedModelError where what was asked for cannot run it."""
     problem = ggml_problem()
-    if model.suffix == GGUF_SUFFIX:
+    if is_gguf(model):
         if problem or config.backend == TRANSFORMERS:
             raise UnsupportedModelError(
                 f"{model} is a GGUF file, which only the ggml back end reads"
@@ -49,7 +48,7 @@ def open_backend(config: EngineConfig, model: Path, is_cancelled: Callable[[], b
         try:
             return GgmlBackend(model, is_cancelled), why
         except UnsupportedModelError as error:
-            if config.backend != AUTO or model.suffix == GGUF_SUFFIX:
+            if config.backend != AUTO or is_gguf(model):
                 raise
             why = f"ggml does not run it: {error.message}"
     from engine.backends.transformers.backend import TransformersBackend

@@ -134,7 +134,7 @@ class Worker:
             self._set_mode(inbox.mode_after(config.mode))
             self._session.publish()
             ready = self._session.ready()
-            self._watch = WeightsWatch(self._session.engine.loaded.expert_files)
+            self._watch = WeightsWatch(self._session.engine.loaded.expert_files())
         except BaseException:
             self._unload()
             raise

@@ -11,7 +11,7 @@ from engine.backends.ggml.compute import Compute, Scratch
 from engine.backends.ggml.decoder import GgmlDecoder
 from engine.backends.ggml.embedding import Embedding
 from engine.backends.ggml.expert_format import GgmlFormat
-from engine.backends.ggml.expert_store import GgmlExpertStore, geometry_of, slot_layout
+from engine.backends.ggml.expert_store import GgmlExpertStore, geometry_of, reading_bytes, slot_layout
 from engine.backends.ggml.families import read_spec
 from engine.backends.ggml.library import load_library
 from engine.backends.ggml.loaded_model import LoadedGgmlModel
@@ -51,7 +51,7 @@ class GgmlBackend:
         self.plan = ModelPlan(
             geometry=geometry_of(spec),
             resident_bytes=self._weights.num_bytes,
-            conversion_bytes=0,
+            conversion_bytes=reading_bytes(spec),
             model_context_tok=spec.context_tok,
             runtime_margin_bytes=_RUNTIME_MARGIN_BYTES,
         )

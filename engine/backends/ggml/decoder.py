@@ -73,7 +73,7 @@ class GgmlDecoder(DecodeLoop):
         super().__init__(state, context_tok)
         self._ggml, self._spec, self._compute, self._scratch = ggml, spec, compute, scratch
         self._embedding, self._chunk_tok = embedding, min(chunk_tok, context_tok)
-        self.cache = KvCache(ggml, spec, context_tok)
+        self.cache: KvCache = KvCache(ggml, spec, context_tok)
         self._graphs = LayerGraphBuilder(spec, place, self.cache.layers)
         self._moe_number = {layer: number for number, layer in enumerate(spec.moe_layers)}
         self._routings = routings

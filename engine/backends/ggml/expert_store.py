@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from engine.backends.ggml.model_spec import LayerWeights, ModelSpec
 from offload.geometry import Geometry, LayerGeometry, page_aligned_bytes
-from offload.link.expert_source import FileSource, Span
+from offload.link.expert_source import FileSource, Span, bounce_bytes
+from offload.slot_layout import direct_layout
 
-_ALIGNMENT = 64
+_ALIGNMENT = 32
+"""Of every matrix in memory, as GGUF has it in files."""
 
 
 class SlotLayout(NamedTuple):
@@ -20,12 +23,14 @@ class SlotLayout(NamedTuple):
 
 def slot_layout(layer: LayerWeights) -> SlotLayout:
     """The layout of a MoE layer's slots."""
-    offsets, end = [], 0
-    for weight in layer.experts[0]:
-        offsets.append(end)
-        end += -(-weight.num_bytes // _ALIGNMENT) * _ALIGNMENT
-    gate, up, down = offsets
-    return SlotLayout((gate, up, down), end)
+    first, *others = layer.experts
+    second = others[0] if others else first
+    parts = [
+        (own.file_offset, own.num_bytes, next_.file_offset - own.file_offset)
+        for own, next_ in zip(first, second, strict=True)
+    ]
+    (gate, up, down), slot_bytes = direct_layout(parts, _ALIGNMENT)
+    return SlotLayout((gate, up, down), slot_bytes)
 
 
 def geometry_of(spec: ModelSpec) -> Geometry:
@@ -43,26 +48,43 @@ def geometry_of(spec: ModelSpec) -> Geometry:
     )
 
 
+def expert_spans(layer: LayerWeights) -> list[tuple[Span, ...]]:
+    """Per expert of a MoE layer, where its matrices lie in files and in a slot."""
+    offsets = slot_layout(layer).offsets
+    return [
+        tuple(
+            Span(weight.path, weight.file_offset, weight.num_bytes, offset)
+            for weight, offset in zip(expert, offsets, strict=True)
+        )
+        for expert in layer.experts
+    ]
+
+
+def reading_bytes(spec: ModelSpec) -> int:
+    """Memory that each link thread takes beside slots while it reads."""
+    return max(bounce_bytes(expert_spans(spec.layers[number])) for number in spec.moe_layers)
+
+
 class GgmlExpertStore:
     """An ExpertStore over a model's files."""
 
     def __init__(self, spec: ModelSpec) -> None:
         """Opens the files. Raises ExpertReadError when one cannot be opened."""
-        spans = []
-        for number in spec.moe_layers:
-            layer = spec.layers[number]
-            offsets = slot_layout(layer).offsets
-            spans.append(
-                [
-                    tuple(
-                        Span(weight.path, weight.file_offset, weight.num_bytes, offset)
-                        for weight, offset in zip(expert, offsets, strict=True)
-                    )
-                    for expert in layer.experts
-                ]
-            )
-        self._num_layers = len(spans)
-        self._files = FileSource(spans)
+        self._num_layers = len(spec.moe_layers)
+        self._files = FileSource([expert_spans(spec.layers[number]) for number in spec.moe_layers])
+
+    @property
+    def reads(self) -> str:
+        """See ExpertStore."""
+        return self._files.reads
+
+    def follower(self, layer: int, expert: int) -> int | None:
+        """See RunSource."""
+        return self._files.follower(layer, expert)
+
+    def read_run(self, layer: int, experts: Sequence[int], destinations: Sequence[memoryview]) -> list[int]:
+        """See RunSource."""
+        return self._files.read_run(layer, experts, destinations)
 
     @property
     def num_direct_layers(self) -> int:

@@ -14,8 +14,10 @@ from engine.backends.ggml.model_files import formats_in_words
 from engine.backends.ggml.model_spec import StoredWeight
 from engine.backends.ggml.tensor_types import BF16, F16, F32
 from engine.backends.ggml.weights import to_float32
+from engine.backends.tokenizers.gguf_tokenizer import GgufTokenizer, read_tokenizer
+from engine.checkpoint.file_bytes import read_file
 from engine.checkpoint.gguf.header import GgufFile, GgufTensor, read_gguf
-from engine.checkpoint.index import read_file
+from engine.checkpoint.gguf.metadata import Metadata
 from engine.sampling.defaults import ModelDefaults
 
 _VALUES_AT_ONCE = 1 << 22
@@ -31,13 +33,17 @@ class GgufFiles:
         self.model_type = self._file.architecture
         self.stored = _stored_model(self._file)
         self.number_format = formats_in_words(self.stored)
-        self.end_token_sources: Sequence[Mapping[str, Any]] = ()
+        self._tokenizer: GgufTokenizer | None = None
 
     def load_tokenizer(self) -> Any:
         """See ModelFiles."""
-        from engine.chat.gguf_tokenizer import load_gguf_tokenizer
+        self._tokenizer = read_tokenizer(Metadata(self._file))
+        return self._tokenizer.tokenizer
 
-        return load_gguf_tokenizer(self._file)
+    @property
+    def end_token_sources(self) -> Sequence[Mapping[str, Any]]:
+        """See LoadedModel; once the tokenizer is loaded."""
+        return () if self._tokenizer is None else ({"eos_token_id": sorted(self._tokenizer.end_tokens)},)
 
     def read_defaults(self) -> ModelDefaults:
         """See ModelFiles."""

@@ -10,7 +10,7 @@ from engine.backends.ggml.expert_format import GgmlFormat
 from engine.backends.ggml.expert_store import GgmlExpertStore
 from engine.backends.ggml.model_files import ModelFiles
 from engine.backends.ggml.model_spec import ModelSpec
-from engine.checkpoint.index import read_file
+from engine.checkpoint.file_bytes import read_file
 from engine.plan.model_plan import ModelPlan
 from engine.sampling.defaults import ModelDefaults
 

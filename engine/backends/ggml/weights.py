@@ -13,7 +13,7 @@ import numpy as np
 from engine.backends.ggml.memory import Memory
 from engine.backends.ggml.model_spec import ModelSpec, StoredWeight
 from engine.backends.ggml.tensor_types import BF16, F16, F32
-from engine.checkpoint.index import read_file
+from engine.checkpoint.file_bytes import read_file
 from engine.errors import CheckpointError
 
 _ALIGNMENT = 64

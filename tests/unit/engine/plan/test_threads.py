@@ -45,7 +45,9 @@ class Load:
 def test_every_trial_runs_under_load(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "num_cores", lambda: 2)
     load, seen = Load(), list[tuple[int, bool]]()
-    choice = choose_threads(None, torch.set_num_threads, lambda: seen.append((torch.get_num_threads(), load.is_on)), load)
+    choice = choose_threads(
+        None, torch.set_num_threads, lambda: seen.append((torch.get_num_threads(), load.is_on)), load
+    )
     assert {number for number, _ in seen} == {1, 2}
     assert all(is_on for _, is_on in seen)
     assert not load.is_on
