@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from engine.backends.ggml.families.stored_model import StoredModel
-from engine.backends.ggml.model_files import formats_in_words
 from engine.backends.ggml.model_spec import StoredWeight
+from engine.backends.ggml.number_formats import formats_in_words
 from engine.backends.ggml.tensor_types import BF16, F16, F32
 from engine.backends.ggml.weights import to_float32
 from engine.backends.tokenizers.gguf_tokenizer import GgufTokenizer, read_tokenizer

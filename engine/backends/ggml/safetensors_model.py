@@ -1,20 +1,24 @@
-"""A safetensors checkpoint as a StoredModel: config.json's keys and the library's tensor names, in GGUF's words."""
+"""A safetensors checkpoint as a StoredModel: config.json's keys and the library's tensor names, in GGUF's words; and
+what its folder holds beside the weights."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from engine.backends.ggml.families import family_of_model_type
 from engine.backends.ggml.families.stored_model import StoredModel
 from engine.backends.ggml.model_spec import StoredWeight
+from engine.backends.ggml.number_formats import formats_in_words
 from engine.backends.ggml.tensor_types import BF16, F16, F32
 from engine.checkpoint.config_file import NUM_EXPERTS, TOP_K, read_config_file
 from engine.checkpoint.header import StoredTensor, read_header
-from engine.checkpoint.index import checkpoint_files
+from engine.checkpoint.index import checkpoint_files, tensors_not_finite
+from engine.checkpoint.shards import choose_shards
 from engine.errors import CheckpointError, UnsupportedModelError
+from engine.sampling.defaults import ModelDefaults, read_model_defaults
 
 _TYPES: Final = {"F32": F32, "F16": F16, "BF16": BF16}
 _NUMBERS: Final = {
@@ -152,3 +156,32 @@ def _name(key: str, family: str) -> str:
     else:
         return key
     return f"blk.{number}.{rest}"
+
+
+class SafetensorsFiles:
+    """A checkpoint folder, as the library reads it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path, self.stored = folder, read_safetensors_model(folder)
+        config = read_config_file(folder)
+        self.model_type = str(config["model_type"])
+        self.number_format = formats_in_words(self.stored)
+        self.end_token_sources = [config]
+
+    def load_tokenizer(self) -> Any:
+        """See ModelFiles."""
+        from engine.backends.transformers.config_and_tokenizer import load_tokenizer
+
+        return load_tokenizer(self.path)
+
+    def read_defaults(self) -> ModelDefaults:
+        """See ModelFiles."""
+        return read_model_defaults(self.path)
+
+    def notices(self) -> list[str]:
+        """See ModelFiles."""
+        return list(choose_shards(self.path).notices)
+
+    def not_finite(self, on_tensor: Callable[[int, int], None]) -> list[str]:
+        """See ModelFiles."""
+        return tensors_not_finite(self.path, on_tensor)
