@@ -78,6 +78,8 @@ def _remembered() -> dict[str, str]:
         found = parse_json(read_whole(_file(), _MAX_BYTES), Limits(max_bytes=_MAX_BYTES))
     except Exception:  # noqa: BLE001 - a memory that cannot be read is none
         return {}
+    if not isinstance(found, dict):
+        return {}
     return {key: value for key, value in found.items() if isinstance(value, str)}
 
 

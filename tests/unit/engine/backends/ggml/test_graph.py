@@ -1,0 +1,99 @@
+"""Graphs: what ggml would end the process for is an error in Python, before the call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from engine.backends.ggml.compute import Compute, Scratch, graph_bytes
+from engine.backends.ggml.graph import GraphBuilder, ShapeError
+from engine.backends.ggml.library import load_library
+from engine.backends.ggml.memory import Memory, values
+from engine.backends.ggml.tensor_types import F16, F32, I32, I64
+from offload.errors import WaitCancelled
+
+Q4_0, Q4_K = 2, 12
+
+
+@pytest.fixture
+def builder() -> Iterator[GraphBuilder]:
+    made = GraphBuilder(load_library(), 64, 4, 64)
+    yield made
+    made.close()
+
+
+def test_shapes_and_types_are_checked(builder: GraphBuilder) -> None:
+    matrix, rows = builder.new(F32, 64, 8), builder.new(F32, 64, 3)
+    heads, ids = builder.new(F32, 16, 4, 3), builder.new(I32, 2, 1)
+    wrong = [
+        lambda: builder.new(Q4_0, 33, 2),
+        lambda: builder.new(Q4_K, 128, 2),
+        lambda: builder.new(F32, 0),
+        lambda: builder.new(99, 32),
+        lambda: builder.product(matrix, builder.new(F32, 63, 3)),
+        lambda: builder.product(matrix, builder.new(F16, 64, 3)),
+        lambda: builder.product_by_id(builder.new(F32, 64, 8, 5), rows, ids),
+        lambda: builder.product_by_id(builder.new(F32, 64, 8, 5), builder.new(F32, 64, 3, 1), ids),
+        lambda: builder.mul(rows, builder.new(F32, 65)),
+        lambda: builder.add(rows, builder.new(F16, 64, 3)),
+        lambda: builder.rope(heads, builder.new(I32, 4), 16, 1e4, 128),
+        lambda: builder.rope(heads, builder.new(I32, 3), 18, 1e4, 128),
+        lambda: builder.write_rows(builder.new(F16, 64, 9), rows, builder.new(I64, 4)),
+        lambda: builder.write_rows(builder.new(F16, 64, 9), rows, builder.new(I32, 3)),
+        lambda: builder.attention(heads, builder.new(F16, 16, 3, 9), builder.new(F16, 16, 3, 9), rows, 1.0),
+        lambda: builder.reshape(rows, 5, 5),
+        lambda: builder.swiglu(rows, matrix),
+        lambda: builder.first_rows(builder.new(F16, 64, 9), 4, 10),
+        lambda: builder.strided(4096, F32, (8, 8), 2, 8 * 8 * 4 - 1),
+        lambda: builder.new_at(0, F32, 4),
+    ]
+    for make in wrong:
+        with pytest.raises(ShapeError):
+            make()
+
+
+def test_a_product_is_what_numpy_says_and_lands_where_it_is_placed(builder: GraphBuilder) -> None:
+    ggml = load_library()
+    random = np.random.default_rng(0)
+    weight, rows = (random.standard_normal(shape).astype(np.float32) for shape in ((8, 64), (3, 64)))
+    memory = Memory(4096)
+    out_at, raw = memory.take(4 * 24)
+    product = builder.product(
+        builder.new_at(weight.ctypes.data, F32, 64, 8), builder.new_at(rows.ctypes.data, F32, 64, 3)
+    )
+    graph = builder.graph(builder.placed(product, out_at))
+    compute, scratch = Compute(ggml), Scratch(ggml)
+    scratch.allocate(graph)
+    compute.run(graph)
+    assert np.allclose(values(raw, np.float32, 3, 8), rows @ weight.T, atol=1e-4)
+    compute.close()
+    scratch.close()
+
+
+def test_a_graph_can_be_stopped() -> None:
+    ggml = load_library()
+    builder, data = GraphBuilder(ggml, 64, 1, 64), np.ones((64, 64), np.float32)
+    total = builder.new_at(data.ctypes.data, F32, 64, 64)
+    weight = total
+    for _ in range(20):
+        total = builder.product(weight, total)
+    graph, compute, scratch = builder.graph(total), Compute(ggml), Scratch(ggml)
+    assert graph_bytes(ggml, graph) > 0
+    scratch.allocate(graph)
+    with compute.stoppable(lambda: True), pytest.raises(WaitCancelled):
+        compute.run(graph)
+    compute.run(graph)
+    for made in (builder, compute, scratch):
+        made.close()
+        made.close()
+
+
+def test_memory_is_given_out_once() -> None:
+    memory = Memory(256)
+    first, view = memory.take(100)
+    second, _ = memory.take(100)
+    assert (first % 64, second - first, len(view)) == (0, 128, 100)
+    with pytest.raises(MemoryError):
+        memory.take(100)
