@@ -80,8 +80,14 @@ class Worker:
         self._inbox.close()
 
     def _import(self) -> None:
+        """Seconds of imports, done while the user reads the menu. The model library only while there is nothing else to
+        do: not every model needs it."""
         try:
-            import engine.process.session  # noqa: F401  (seconds: done while the user reads the menu)
+            import engine.process.session  # noqa: F401
+
+            if self._inbox.commands.empty():
+                import engine.backends.transformers.backend
+                import engine.sampling.processors  # noqa: F401
         except Exception as error:  # noqa: BLE001 - told as an event
             traceback.print_exc()
             self._outbox.put(failure_of(None, error, is_fatal=True))

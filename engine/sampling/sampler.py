@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
-from transformers import (
-    LogitsProcessorList,
-    MinPLogitsWarper,
-    RepetitionPenaltyLogitsProcessor,
-    TemperatureLogitsWarper,
-    TopKLogitsWarper,
-)
 
 from engine.config import SamplingConfig
-from engine.sampling.nucleus import NucleusWarper
 
 
 class Sampler:
@@ -20,33 +15,22 @@ class Sampler:
 
     def __init__(self, config: SamplingConfig) -> None:
         self._is_greedy = not config.temperature
-        self._processors = LogitsProcessorList()
-        if config.repetition_penalty and config.repetition_penalty != 1.0:
-            self._processors.append(RepetitionPenaltyLogitsProcessor(config.repetition_penalty))
-        if not self._is_greedy:
-            self._add_warpers(config)
+        self._process: Callable[[Any, Any], Any] | None = None
+        if not self._is_greedy or (config.repetition_penalty or 1.0) != 1.0:
+            from engine.sampling.processors import processors_of  # imports the model library, which takes seconds
+
+            self._process = processors_of(config)
         self._generator = torch.Generator()
         if config.seed is None:
             self._generator.seed()
         else:
             self._generator.manual_seed(config.seed)
 
-    def _add_warpers(self, config: SamplingConfig) -> None:
-        assert config.temperature is not None
-        if config.temperature != 1.0:
-            self._processors.append(TemperatureLogitsWarper(config.temperature))
-        if config.top_k:
-            self._processors.append(TopKLogitsWarper(top_k=config.top_k))
-        if config.top_p is not None and config.top_p < 1.0:
-            self._processors.append(NucleusWarper(max(config.top_p, 1e-6)))
-        if config.min_p:
-            self._processors.append(MinPLogitsWarper(min_p=config.min_p))
-
     def draw(self, logits: torch.Tensor, context: torch.Tensor) -> int:
         """The next token from `logits` [vocab], after `context` [1, tokens] int64 (prompt and answer so far)."""
-        if self._is_greedy and not self._processors:
+        if self._process is None:
             return int(logits.argmax())
-        scores = self._processors(context, logits.to(torch.float32, copy=True).unsqueeze(0))
+        scores = self._process(context, logits.to(torch.float32, copy=True).unsqueeze(0))
         if self._is_greedy:
             return int(scores.argmax())
         return int(torch.multinomial(scores.softmax(dim=-1), 1, generator=self._generator))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from time import monotonic
 
 from engine.backends.offloaded_model import OffloadedModel
-from engine.backends.transformers.kv_cache import KvCache
+from engine.backends.token_history import TokenHistory
 from engine.events import LinkUse, MemoryUse, Snapshot, Timing
 from engine.experts.layer import MoeLayer
 from engine.plan import machine
@@ -43,7 +43,7 @@ class Telemetry:
         """How many layers' prefills took which path, since load."""
         return self._engine.prefill.served
 
-    def see(self, kv: KvCache) -> None:
+    def see(self, kv: TokenHistory) -> None:
         """Updates the context's length from the KV cache. Call between tokens."""
         self.context_used_tok, self.is_context_approximate = len(kv.tokens), kv.is_approximate
         self.limit.see()

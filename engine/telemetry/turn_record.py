@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from engine.backends.transformers.kv_cache import KvCache
+from engine.backends.token_history import TokenHistory
 from engine.events import LABEL_APPROX, LABEL_APPROX_CONTEXT, LABEL_EXACT, LABEL_NO_TOKENS, TurnStats
 from engine.telemetry.snapshots import Telemetry
 
@@ -38,7 +38,7 @@ class TurnRecord:
         self._prefill_bytes = self._telemetry.turn_counters().bytes_loaded
         self._telemetry.limit.begin()
 
-    def see(self, kv: KvCache) -> None:
+    def see(self, kv: TokenHistory) -> None:
         """Records whether the answer builds on an approximate KV cache, which may be dropped before the end."""
         self._is_on_approximate_context |= kv.is_approximate
 

@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from transformers.cache_utils import CacheLayerMixin, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
+from engine.backends.token_history import TokenHistory
+
 
 class PreallocatedLayer(CacheLayerMixin):
     """Keys and values of a full-attention layer, `[1, heads, capacity_tok, head_dim]`, allocated at first use."""
@@ -153,30 +155,14 @@ def sliding_capacity_tok(window_tok: int, chunk_tok: int) -> int:
     return 2 * window_tok + chunk_tok
 
 
-class KvCache:
+class KvCache(TokenHistory):
     """The cache of one conversation. `tokens` are the ids whose states it holds, in order."""
 
     def __init__(self, model: Any, context_tok: int, chunk_tok: int, uses_library_cache: bool) -> None:
+        super().__init__()
         self._config, self._context_tok, self._chunk_tok = model.config, context_tok, chunk_tok
         self._uses_library_cache = uses_library_cache
         self.cache: Any = None if uses_library_cache else self._build()
-        self.tokens: list[int] = []
-        self._first_approximate_tok: int | None = None
-
-    @property
-    def is_approximate(self) -> bool:
-        """Whether some of these states were written with substituted experts."""
-        return self._first_approximate_tok is not None
-
-    @property
-    def num_exact_tok(self) -> int:
-        """Tokens from the first on whose states were all computed exactly."""
-        return len(self.tokens) if self._first_approximate_tok is None else self._first_approximate_tok
-
-    def note_approximate(self, position: int) -> None:
-        """The token at `position` was computed with substituted experts, and so is all that follows it."""
-        if self._first_approximate_tok is None:
-            self._first_approximate_tok = position
 
     def _build(self) -> DynamicCache:
         cache = DynamicCache(config=self._config)
@@ -215,10 +201,7 @@ class KvCache:
         if length_tok > 0 and self._can_crop_to(length_tok):
             for layer in self._layers():
                 layer.crop_to(length_tok)
-            del self.tokens[length_tok:]
-            if self._first_approximate_tok is not None and self._first_approximate_tok >= length_tok:
-                self._first_approximate_tok = None
-            return True
+            return super().keep_prefix(length_tok)
         self.reset()
         return length_tok == 0
 
@@ -234,8 +217,7 @@ class KvCache:
 
     def reset(self) -> None:
         """Empties the cache; preallocated memory is kept and reused."""
-        self.tokens.clear()
-        self._first_approximate_tok = None
+        super().reset()
         if self._uses_library_cache:
             self.cache = None
             return
