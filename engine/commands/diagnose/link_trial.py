@@ -11,6 +11,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
 
+from engine.checkpoint.gguf.header import GgufFile, read_gguf
+from engine.checkpoint.gguf.location import is_gguf
 from engine.checkpoint.index import TensorEntry, read_index
 from offload import page_cache
 from offload.errors import WaitCancelled
@@ -21,6 +23,7 @@ from offload.link.slot_pool import SlotPool
 
 _EXPERT = re.compile(r"(.*\.experts\.\d+)\.")
 _FUSED = re.compile(r"(.*\.experts)\.")
+_GGUF = re.compile(r"(blk\.\d+)\.ffn_(?:gate|up|down|gate_up)_exps\.weight")
 _SEED = 7
 _TRIAL_S = 0.6
 _MAX_BYTES = 512 << 20
@@ -36,12 +39,12 @@ class LinkTrial(NamedTuple):
     """`direct`, or `buffered` with the reason."""
 
 
-def try_link(folder: Path, num_threads: int, is_cancelled: Callable[[], bool]) -> LinkTrial | None:
+def try_link(model: Path, num_threads: int, is_cancelled: Callable[[], bool]) -> LinkTrial | None:
     """Copies randomly chosen experts for about a second; None where the checkpoint names none.
 
     Raises CheckpointError, ExpertReadError, WaitCancelled.
     """
-    found = expert_spans(read_index(folder).values())
+    found = gguf_spans(read_gguf(model)) if is_gguf(model) else expert_spans(read_index(model).values())
     if not found:
         return None
     random.Random(_SEED).shuffle(found)
@@ -73,6 +76,19 @@ def expert_spans(entries: Iterable[TensorEntry]) -> list[tuple[Span, ...]]:
             row_bytes = entry.num_bytes // entry.shape[0]
             for row in range(entry.shape[0]):
                 parts[f"{found[1]}.{row}"].append((entry.path, entry.file_offset + row * row_bytes, row_bytes))
+    return [_placed(runs) for runs in parts.values()]
+
+
+def gguf_spans(file: GgufFile) -> list[tuple[Span, ...]]:
+    """The runs of bytes of every expert of a GGUF model: a row in each of a layer's tensors of experts."""
+    parts: dict[str, list[tuple[str, int, int]]] = defaultdict(list)
+    for tensor in file.tensors.values():
+        if (found := _GGUF.match(tensor.name)) and len(tensor.shape) > 1:
+            num_experts = tensor.shape[-1]
+            row_bytes = tensor.num_bytes // num_experts
+            for row in range(num_experts):
+                place = (str(tensor.path), tensor.file_offset + row * row_bytes, row_bytes)
+                parts[f"{found[1]}.{row}"].append(place)
     return [_placed(runs) for runs in parts.values()]
 
 

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+from engine.backends.tokenizers.gguf_tokenizer import read_tokenizer
 from engine.backends.transformers.config_and_tokenizer import load_tokenizer
 from engine.chat.chat_template import ChatTemplate
 from engine.chat.thinking_switch import find_choices
 from engine.checkpoint.catalogue import describe_folder
+from engine.checkpoint.gguf.header import read_gguf
+from engine.checkpoint.gguf.location import is_gguf
+from engine.checkpoint.gguf.metadata import Metadata
 from engine.checkpoint.index import checkpoint_files, read_index
 from engine.checkpoint.model_source import local_model
 from engine.checkpoint.shards import choose_shards
@@ -63,14 +68,13 @@ class ModelExamination:
         return Check("model", OK, f"{name}: {entry.architecture}, {shape}, {format_bytes(entry.total_bytes or 0)}")
 
     def _checkpoint(self, folder: Path) -> Check:
-        files, tensors = checkpoint_files(folder), read_index(folder)
-        files_text = "one file" if len(files) == 1 else f"{len(files)} files"
-        found = f"{len(tensors)} tensors in {files_text}; headers and lengths agree"
-        notices = " ".join(choose_shards(folder).notices)
+        num_files, num_tensors, notices = _counted(folder)
+        files_text = "one file" if num_files == 1 else f"{num_files} files"
+        found = f"{num_tensors} tensors in {files_text}; headers and lengths agree"
         return Check("checkpoint", WARN if notices else OK, found, notices)
 
     def _template(self, folder: Path) -> Check:
-        template = ChatTemplate(load_tokenizer(folder), self._is_cancelled)
+        template = ChatTemplate(_tokenizer_of(folder), self._is_cancelled)
         if not template:
             found = "there is none: the conversation is given to the model as plain text"
             return Check("chat template", WARN, found, "Pick a model that is tuned for chats.")
@@ -102,3 +106,15 @@ class ModelExamination:
 
 def _rate(bytes_per_s: float) -> str:
     return f"{bytes_per_s / 1e9:.2f} GB/s"
+
+
+def _counted(model: Path) -> tuple[int, int, str]:
+    """(files, tensors, what should be known of other files beside them)."""
+    if is_gguf(model):
+        file = read_gguf(model)
+        return len(file.paths), len(file.tensors), ""
+    return len(checkpoint_files(model)), len(read_index(model)), " ".join(choose_shards(model).notices)
+
+
+def _tokenizer_of(model: Path) -> Any:
+    return read_tokenizer(Metadata(read_gguf(model))).tokenizer if is_gguf(model) else load_tokenizer(model)

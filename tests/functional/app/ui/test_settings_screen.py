@@ -50,7 +50,7 @@ async def test_every_group_is_listed_with_values_and_meanings(stage: Stage) -> N
     await stage.see("MODEL AND MEMORY")
     await stage.see("Model                demo")
     await stage.see("a share of what is free")
-    await stage.see("The demo, a checkpoint folder, or a Hugging Face id")
+    await stage.see("The demo, a checkpoint folder, a GGUF file, or a")
     await stage.see("0 changed, marked ●")
     await stage.pilot.press("down")
     await stage.see("A number of bytes, such as 6GiB")

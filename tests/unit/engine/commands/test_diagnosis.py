@@ -11,17 +11,19 @@ from pathlib import Path
 import pytest
 import torch
 
+from engine.checkpoint.gguf.header import read_gguf
 from engine.checkpoint.index import TensorEntry
 from engine.commands.diagnose import machine as diagnosis_machine
 from engine.commands.diagnose.check import FAIL, OK, WARN, Check
 from engine.commands.diagnose.diagnose import diagnose
-from engine.commands.diagnose.link_trial import expert_spans, try_link
+from engine.commands.diagnose.link_trial import expert_spans, gguf_spans, try_link
 from engine.commands.diagnose.machine import MachineExamination
 from engine.commands.diagnose.model import ModelExamination
 from engine.config import EngineConfig
 from engine.plan import machine
 from offload.errors import WaitCancelled
 from tests.architectures.tiny import save_checkpoint
+from tests.gguf_files import write_gguf
 from tests.unit.engine.commands.tiny_bench import config_of
 from tests.unit.engine.conftest import TinyFolder
 
@@ -194,3 +196,20 @@ def test_the_link_is_measured_on_the_models_own_files(tiny_folder: TinyFolder, n
 
 def test_a_model_without_experts_has_no_link_to_measure(tiny_folder: TinyFolder) -> None:
     assert try_link(tiny_folder("llama"), 1, never) is None
+
+
+def test_a_gguf_file_is_examined(tmp_path: Path) -> None:
+    sizes = {"layers": 2, "hidden": 32, "expert_ff": 32, "head_dim": 16, "experts": 4}
+    path = write_gguf(tmp_path / "a.gguf", quant="Q8_0", **sizes)
+    checks = dict(ModelExamination(EngineConfig(model=str(path)), never).steps())
+    assert checks["model"]().found.startswith(f"{path}: qwen3moe, 2 layers, 4 experts, 2 a token")
+    assert checks["checkpoint"]().found == "27 tensors in one file; headers and lengths agree"
+    assert checks["chat template"]().found.startswith("there is one")
+    spans = gguf_spans(read_gguf(path))
+    assert len(spans) == 8
+    assert {len(runs) for runs in spans} == {3}
+    whole = sum(tensor.num_bytes for tensor in read_gguf(path).tensors.values() if "_exps" in tensor.name)
+    assert sum(span.num_bytes for runs in spans for span in runs) == whole
+    trial = try_link(path, 1, never)
+    assert trial is not None
+    assert trial.num_bytes == whole

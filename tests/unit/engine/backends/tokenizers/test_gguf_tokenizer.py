@@ -19,10 +19,11 @@ from engine.checkpoint.gguf.metadata import Metadata
 from engine.errors import CheckpointError, MoeChatError, UnsupportedModelError
 from engine.sampling.defaults import ModelDefaults
 from tests.gguf_files import tokenizer_keys
-from tests.llama_cpp_tokenizer import has_llama_cpp, llama_tokens
+from tests.llama_cpp import has_llama_cpp, llama_tokens
 from tests.llama_cpp_vocabularies import vocabularies
 from tests.tokenizer_texts import CONTROL, tokenizer_texts
 
+long = pytest.mark.long
 needs_llama_cpp = pytest.mark.skipif(not has_llama_cpp(), reason="the wheel xllamacpp is not installed")
 
 
@@ -61,7 +62,9 @@ def made(path: Path) -> GgufTokenizer:
 
 
 @needs_llama_cpp
-@pytest.mark.parametrize("rule", [*sorted({splitter: name for name, splitter in SPLITTERS.items()}.values()), None])
+@pytest.mark.parametrize(
+    "rule", ["qwen2", "glm4", "smollm", None, *(pytest.param(name, marks=long) for name in SPLITTERS)]
+)
 def test_ids_are_those_of_llama_cpp(tmp_path: Path, rule: str | None) -> None:
     path = write(tmp_path / "a.gguf", pre=rule, bos_token_id=5)
     texts = tokenizer_texts(250, 3, ("<|im_start|>", "<|im_end|>"))
