@@ -16,6 +16,7 @@ from engine.checkpoint.json_file import REFETCH
 from engine.checkpoint.shards import choose_shards
 from engine.errors import CheckpointError
 from offload.bounded_json import shown
+from offload.page_memory import advise_huge_pages
 
 DTYPES: Final = {
     "BF16": torch.bfloat16,
@@ -57,6 +58,7 @@ class TensorEntry:
             shape, offset, num_bytes = (count, *shape[1:]), offset + first * row_bytes, count * row_bytes
         target = torch.empty(num_bytes, dtype=torch.uint8)
         if num_bytes:
+            advise_huge_pages(target.data_ptr(), num_bytes)
             read_file(self.path, offset, memoryview(target.numpy()))  # type: ignore[arg-type]  # see SlotPool
         return target.view(self.dtype).view(shape)
 
