@@ -29,7 +29,7 @@ class Banks:
         if bank is None or len(bank) < num_rows + _SPARE_ROWS:
             bank = self._banks[key] = self._made(stored, num_rows + _SPARE_ROWS, num_columns, gain)
         first = int(self._windows.integers(len(bank) - num_rows))
-        return memoryview(bank[first : first + num_rows]).cast("B")
+        return bank[first : first + num_rows].data.cast("B")
 
     def _made(self, stored: GGMLQuantizationType, num_rows: int, num_columns: int, gain: float) -> Bytes:
         rng = np.random.default_rng([self._seed, 2, int(stored), num_columns])

@@ -6,8 +6,6 @@ from enum import StrEnum
 
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, LlamaFileType
 
-Type = GGMLQuantizationType
-
 
 class Role(StrEnum):
     """What a matrix does, as far as a mixture cares."""
@@ -32,21 +30,26 @@ FILE_TYPES = {
 """`q4_0`: routed experts in Q4_0, everything else in Q8_0. `q4_k_m`: as llama.cpp's quantiser mixes it. The others:
 one type throughout. Norms, biases and routers are F32 in all of them."""
 
-_FALLBACK = {Type.Q4_K: Type.Q5_0, Type.Q6_K: Type.Q8_0}
+_FALLBACK: dict[GGMLQuantizationType, GGMLQuantizationType] = {
+    GGMLQuantizationType.Q4_K: GGMLQuantizationType.Q5_0,
+    GGMLQuantizationType.Q6_K: GGMLQuantizationType.Q8_0,
+}
 """What llama.cpp takes where a row is not a whole number of blocks."""
 
 
-def stored_type(mixture: str, role: Role, layer: int, num_layers: int, num_columns: int) -> Type:
+def stored_type(mixture: str, role: Role, layer: int, num_layers: int, num_columns: int) -> GGMLQuantizationType:
     """The type of one matrix. `layer` is of no meaning to the embeddings and the output matrix."""
     match mixture:
         case "q4_0":
-            return Type.Q4_0 if role in (Role.EXPERT, Role.EXPERT_DOWN) else Type.Q8_0
+            return GGMLQuantizationType.Q4_0 if role in (Role.EXPERT, Role.EXPERT_DOWN) else GGMLQuantizationType.Q8_0
         case "q4_k_m":
-            wanted = Type.Q6_K if _has_more_bits(role, layer, num_layers) else Type.Q4_K
+            wanted: GGMLQuantizationType = (
+                GGMLQuantizationType.Q6_K if _has_more_bits(role, layer, num_layers) else GGMLQuantizationType.Q4_K
+            )
             fits = num_columns % GGML_QUANT_SIZES[wanted][0] == 0
             return wanted if fits else _FALLBACK[wanted]
         case _:
-            return Type[mixture.upper()]
+            return GGMLQuantizationType[mixture.upper()]
 
 
 def _has_more_bits(role: Role, layer: int, num_layers: int) -> bool:

@@ -37,7 +37,7 @@ def row_bytes(stored: GGMLQuantizationType, num_columns: int) -> int:
     """Bytes of one row."""
     block_size, block_bytes = GGML_QUANT_SIZES[stored]
     assert num_columns % block_size == 0, f"{num_columns} columns are no whole number of {stored.name} blocks"
-    return num_columns // block_size * block_bytes
+    return int(num_columns // block_size * block_bytes)
 
 
 def quantise(values: Floats, stored: GGMLQuantizationType) -> Bytes:

@@ -77,4 +77,5 @@ def router(seed: int, layer: int, num_experts: int, hidden: int) -> Floats:
     """[experts, hidden]"""
     rng = np.random.default_rng([seed, 6, layer])
     lengths = np.exp(POPULARITY_SPREAD * rng.standard_normal((num_experts, 1), np.float32))
-    return rng.standard_normal((num_experts, hidden), np.float32) * lengths * np.float32(hidden**-0.5)
+    rows: Floats = rng.standard_normal((num_experts, hidden), np.float32) * lengths * np.float32(hidden**-0.5)
+    return rows

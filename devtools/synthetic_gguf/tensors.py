@@ -15,8 +15,11 @@ from devtools.synthetic_gguf.quantiser import Floats, quantise, row_bytes
 from devtools.synthetic_gguf.routing import LAYERS_SHARE, Directions, router
 from devtools.synthetic_gguf.shapes import Shape
 
-_ATTENTION_SPREAD, _EXPERT_SPREAD = 0.8, 0.24
+_ATTENTION_SPREAD, _EXPERT_SPREAD = 0.9, 0.24
 """Standard deviation of what one layer's attention and experts add where their last matrix has a gain of 1."""
+_SHARPNESS = 3.0
+"""Standard deviation of attention's logits: a query looks at few keys, so that the next token depends on the whole
+context. An average over all keys hardly differs from step to step, and the text would soon repeat itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +63,14 @@ class TensorPlan:
         heads, kv_heads = shape.num_heads * shape.head_dim, shape.num_kv_heads * shape.head_dim
         gain = (LAYERS_SHARE / shape.num_layers) ** 0.5 / _ATTENTION_SPREAD
         yield _floats(f"{block}attn_norm.weight", np.ones(shape.hidden, np.float32))
-        for name, rows, role in (
-            ("attn_q", heads, Role.ATTENTION),
-            ("attn_k", kv_heads, Role.ATTENTION),
-            ("attn_v", kv_heads, Role.VALUE),
-        ):
-            yield self._matrix(f"{block}{name}.weight", role, layer, rows, shape.hidden)
+        query_gain = 1.0 if shape.has_head_norms else _SHARPNESS
+        yield self._matrix(f"{block}attn_q.weight", Role.ATTENTION, layer, heads, shape.hidden, gain=query_gain)
+        yield self._matrix(f"{block}attn_k.weight", Role.ATTENTION, layer, kv_heads, shape.hidden)
+        yield self._matrix(f"{block}attn_v.weight", Role.VALUE, layer, kv_heads, shape.hidden)
         yield self._matrix(f"{block}attn_output.weight", Role.ATTENTION, layer, shape.hidden, heads, gain=gain)
         if shape.has_head_norms:
-            for name in ("attn_q_norm", "attn_k_norm"):
-                yield _floats(f"{block}{name}.weight", np.ones(shape.head_dim, np.float32))
+            for name, length in (("attn_q_norm", _SHARPNESS), ("attn_k_norm", 1.0)):
+                yield _floats(f"{block}{name}.weight", np.full(shape.head_dim, length, np.float32))
 
     def _feed_forward(self, layer: int) -> Iterator[Tensor]:
         shape, block = self._shape, f"blk.{layer}."
@@ -107,11 +108,11 @@ class TensorPlan:
 
         def contents() -> Iterator[memoryview]:
             for piece in pieces():
-                yield memoryview(quantise(piece, stored)).cast("B")
+                yield quantise(piece, stored).data.cast("B")
 
         return Tensor(name, (self._num_tok, shape.hidden), stored, contents)
 
 
 def _floats(name: str, values: Floats) -> Tensor:
     """A tensor in F32, whatever the mixture."""
-    return Tensor(name, values.shape, GGMLQuantizationType.F32, lambda: iter([memoryview(values).cast("B")]))
+    return Tensor(name, values.shape, GGMLQuantizationType.F32, lambda: iter([values.data.cast("B")]))

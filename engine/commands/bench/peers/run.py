@@ -63,7 +63,7 @@ def run_side(
     command = [sys.executable, "-P", "-m", module, str(os.getpid()), request.to_json()]
     told: dict[str, Any] = {"stage": "loading"}
     steps_ms: list[float] = []
-    deadline_s, is_late = monotonic() + limit_s, False
+    deadline_s, is_late, has_ended = monotonic() + limit_s, False, False
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True) as side:
         assert side.stdout is not None
         try:
@@ -74,8 +74,10 @@ def run_side(
                     _take(json.loads(line), told, steps_ms)
                 elif is_late := monotonic() > deadline_s:
                     break
+            else:
+                has_ended = True
         finally:
-            if told["stage"] != "done":
+            if not has_ended:
                 _kill(side)
         code = side.wait()
     outcome = _outcome(told, code, f"stopped after {limit_s:.0f} s" if is_late else "", group)
@@ -98,13 +100,13 @@ def _kill(side: subprocess.Popen[bytes]) -> None:
 def _outcome(told: dict[str, Any], code: int, late: str, group: MemoryGroup | None) -> str:
     if told["stage"] == "done":
         return "done"
-    if "error" in told:
-        return str(told["error"])
     stage = told["stage"]
     if late:
         return f"{late}, while {stage}"
     if group is not None and group.use().num_killed:
         return f"killed for memory while {stage}"
+    if "error" in told:
+        return str(told["error"])
     return f"ended by {signal.Signals(-code).name if code < 0 else f'exit code {code}'} while {stage}"
 
 
