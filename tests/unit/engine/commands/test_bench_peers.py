@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from app.cli import build_parser
-from app.headless.tasks import _peers
+from app.cli.arguments.parser import build_parser
+from app.cli.commands.tasks import _peers
 from engine.api import BenchPeers, Message
 from engine.commands.bench.peers import peers
 from engine.commands.bench.peers.memory_group import MemoryGroup, NoGroupError
