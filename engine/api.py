@@ -123,6 +123,21 @@ Bench = BenchOverhead | BenchPolicies | BenchPrediction | BenchPrefill
 
 
 @dataclass(frozen=True, slots=True)
+class BenchPeers:
+    """Run one GGUF through this engine and through llama.cpp, interleaved, from a cold file each time. Loads nothing
+    itself: each run is a process of its own."""
+
+    request_id: int
+    config: EngineConfig
+    """The model is the file; its budget is set by the limits."""
+    limits_bytes: tuple[int | None, ...] = (None,)
+    """Memory groups that whole runs are put in, which takes root; None: no limit."""
+    num_rounds: int = 3
+    prompt_tok: int = 200
+    new_tok: int = 32
+
+
+@dataclass(frozen=True, slots=True)
 class SetDomain:
     """Set the chat's domain, and warm the expert cache by its profile, where there is one."""
 
@@ -230,6 +245,7 @@ Command = (
     | SetDomain
     | Verify
     | Bench
+    | BenchPeers
     | BuildProfile
     | ShowProfile
     | DeleteProfile

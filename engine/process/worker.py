@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from engine.api import (
     Bench,
     BenchOverhead,
+    BenchPeers,
     BenchPolicies,
     BenchPrediction,
     BuildProfile,
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from engine.process.session import Session
     from engine.process.weights_watch import WeightsWatch
 
-_Unloaded = Plan | Diagnose | ResetEviction
+_Unloaded = Plan | Diagnose | ResetEviction | BenchPeers
 """Tasks that need no model in memory."""
 _Task = Verify | Bench | BuildProfile | ShowProfile | DeleteProfile | RecordTrace | TuneEviction | _Unloaded
 
@@ -215,6 +216,10 @@ class Worker:
             from engine.commands.diagnose.diagnose import diagnose
 
             return diagnose(command.config, progress, is_cancelled)
+        if isinstance(command, BenchPeers):
+            from engine.commands.bench.peers.peers import bench_peers
+
+            return bench_peers(command, progress, is_cancelled)
         from engine.checkpoint.model_source import resolve_model
 
         def load_progress(event: LoadProgress) -> None:

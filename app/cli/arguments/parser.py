@@ -6,6 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
+from app.cli.arguments.benches import add_bench
 from app.cli.arguments.chats import add_chats
 from app.cli.arguments.traces import add_traces
 from app.cli.output.terminal_text import say
@@ -107,26 +108,7 @@ def _add_tasks(commands: Commands) -> None:
     verify.add_argument(
         "--tokens", type=int, default=32, metavar="N", help="tokens to decode and compare (default: 32)"
     )
-    bench = commands.add_parser("bench", help="measure", epilog=EXIT_CODES)
-    bench.add_argument(
-        "bench",
-        metavar="WHAT",
-        nargs="?",
-        choices=("policies", "prediction", "prefill", "overhead"),
-        default="policies",
-        help="policies (default): the residency policies against each other and against the physical limit; "
-        "prediction: which hidden state foretells routing best; prefill: the ways to get its experts, by prompt "
-        "length; overhead: a decode step against plain transformers",
-    )
-    bench.add_argument("--quick", action="store_true", help="fewer prompts, tokens and rounds")
-    bench.add_argument(
-        "--links",
-        metavar="LIST",
-        help="policies, prefill: A (a copy takes 0.95 of a layer), B (load-on-demand costs 1.75x all-resident), own "
-        "(the real link), or a bandwidth such as 0.5GB/s, separated by commas (default: A,B,own; with --quick: A; "
-        "prefill, which has no B: A,own)",
-    )
-    bench.add_argument("--rounds", type=int, metavar="N", help="overhead: interleaved rounds (default: 30)")
+    bench = add_bench(commands, EXIT_CODES)
     plan = commands.add_parser("plan", help="split the byte budget for a model, without loading it", epilog=EXIT_CODES)
     for task in (verify, bench, plan):
         _add_task_options(task)

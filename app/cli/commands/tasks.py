@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from app.cli.commands.profile_requests import profile_command
 from app.cli.commands.trace_requests import record_command, tune_command
@@ -27,6 +28,7 @@ from app.storage.paths import AppPaths
 from engine.api import (
     Bench,
     BenchOverhead,
+    BenchPeers,
     BenchPolicies,
     BenchPrediction,
     BenchPrefill,
@@ -39,16 +41,28 @@ from engine.api import (
     TuneEviction,
     Verify,
 )
-from engine.config import EngineConfig
+from engine.config import EngineConfig, parse_bytes
 from engine.events import UNLOADED, Failed, TaskEnded
 
-Task = Verify | Bench | Plan | BuildProfile | ShowProfile | DeleteProfile | RecordTrace | TuneEviction | ResetEviction
+Task = (
+    Verify
+    | Bench
+    | BenchPeers
+    | Plan
+    | BuildProfile
+    | ShowProfile
+    | DeleteProfile
+    | RecordTrace
+    | TuneEviction
+    | ResetEviction
+)
 
-_MEASURES = (Verify, BenchOverhead, BenchPolicies, BenchPrediction, BenchPrefill, TuneEviction)
+_MEASURES = (Verify, BenchOverhead, BenchPeers, BenchPolicies, BenchPrediction, BenchPrefill, TuneEviction)
 """What is measured depends on the settings: they are told with it."""
 
 _REQUEST_ID = 1
 _ROUNDS = 30
+_PEER_ROUNDS, _QUICK_PEER_ROUNDS = 3, 1
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -66,8 +80,10 @@ def run(arguments: argparse.Namespace) -> int:
     return EXIT_OK if ended.is_ok else EXIT_FAILED
 
 
-def _bench(arguments: argparse.Namespace) -> Bench:
+def _bench(arguments: argparse.Namespace, config: EngineConfig) -> Bench | BenchPeers:
     match arguments.bench:
+        case "peers":
+            return _peers(arguments, config)
         case "policies":
             links = arguments.links or ("A" if arguments.quick else "A,B,own")
             return BenchPolicies(_REQUEST_ID, arguments.quick, tuple(links.split(",")))
@@ -81,12 +97,26 @@ def _bench(arguments: argparse.Namespace) -> Bench:
             )
 
 
+def _peers(arguments: argparse.Namespace, config: EngineConfig) -> BenchPeers:
+    """Raises ConfigError."""
+    rounds = _QUICK_PEER_ROUNDS if arguments.quick else _PEER_ROUNDS
+    groups = arguments.groups or ("none" if config.memory_bytes is None else f"none,{config.memory_bytes}")
+    return BenchPeers(
+        _REQUEST_ID,
+        replace(config, model=arguments.file or config.model, memory_bytes=None, residency=None),
+        tuple(None if text.strip() == "none" else parse_bytes(text) for text in groups.split(",")),
+        options.at_least_one(rounds if arguments.rounds is None else arguments.rounds, "--rounds"),
+        options.at_least_one(arguments.prompt_tokens, "--prompt-tokens"),
+        options.at_least_one(arguments.tokens, "--tokens"),
+    )
+
+
 def _task(arguments: argparse.Namespace, config: EngineConfig) -> Task:
     match arguments.command:
         case "verify":
             return Verify(_REQUEST_ID, options.at_least_one(arguments.tokens, "--tokens"))
         case "bench":
-            return _bench(arguments)
+            return _bench(arguments, config)
         case "plan":
             return Plan(_REQUEST_ID, config)
         case "trace":
@@ -100,7 +130,10 @@ def _task(arguments: argparse.Namespace, config: EngineConfig) -> Task:
 @contextmanager
 def _engine_for(task: Task, config: EngineConfig, screen: HeadlessScreen) -> Iterator[EngineLink]:
     """With the model loaded, except for what is done without it."""
-    if isinstance(task, Plan | ResetEviction):
+    if isinstance(task, BenchPeers):
+        with counted_as_running(screen), started_engine(AppPaths.from_environment(), screen) as link:
+            yield link
+    elif isinstance(task, Plan | ResetEviction):
         with started_engine(AppPaths.from_environment(), screen) as link:
             yield link
     else:
