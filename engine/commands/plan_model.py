@@ -20,7 +20,7 @@ from offload.geometry import Geometry
 def plan_model(config: EngineConfig, folder: Path, is_cancelled: Callable[[], bool]) -> TaskOutcome:
     """The plan, from configuration and headers; reads no weight. Raises what loading raises before its first weight,
     and WaitCancelled."""
-    backend, _ = open_backend(config, folder, is_cancelled)
+    backend, why = open_backend(config, folder, is_cancelled)
 
     def needs_of(chunk_tok: int) -> ChunkNeeds:
         if is_cancelled():
@@ -31,11 +31,12 @@ def plan_model(config: EngineConfig, folder: Path, is_cancelled: Callable[[], bo
     if is_cancelled():
         raise WaitCancelled("Stopped.")
     prediction = describe_forms(backend.forms()[1:])
-    return _outcome(folder, config, backend.plan.geometry, budget, prediction)
+    runs_on = f"{backend.label} ({why})"
+    return _outcome(folder, config, backend.plan.geometry, budget, prediction, runs_on)
 
 
 def _outcome(
-    folder: Path, config: EngineConfig, geometry: Geometry, budget: BudgetPlan, prediction: str
+    folder: Path, config: EngineConfig, geometry: Geometry, budget: BudgetPlan, prediction: str, runs_on: str
 ) -> TaskOutcome:
     report: dict[str, object] = {
         "model": str(folder),
@@ -49,6 +50,7 @@ def _outcome(
         "chunk_tok": budget.chunk_tok,
         "expert_bytes_total": geometry.expert_bytes_total,
         "prediction": prediction,
+        "back_end": runs_on,
     }
     widest = max(layer.num_experts for layer in geometry.layers)
     rows = (*budget.parts, ("left over", budget.headroom_bytes), ("budget", budget.budget_bytes))
@@ -57,6 +59,7 @@ def _outcome(
         report,
         (
             f"{folder}",
+            f"runs on {runs_on}",
             *(f"  {name:<18}{format_bytes(size):>10}" for name, size in rows),
             f"{geometry.num_layers} MoE layers, {slots_in_words(budget.slots_per_layer)} slots for {widest} experts "
             f"each ({budget.residency_rate:.0%} of {format_bytes(geometry.expert_bytes_total)})",

@@ -84,7 +84,7 @@ class Worker:
         """Seconds of imports, done while the user reads the menu. The model library only while there is nothing else to
         do: not every model needs it."""
         try:
-            import engine.process.session  # noqa: F401
+            import engine.process.session
 
             if self._inbox.commands.empty():
                 import engine.backends.transformers.backend

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -75,6 +79,24 @@ def test_near_the_library_on_the_same_weights(folder: Path) -> None:
     library = answered(folder, backend=TRANSFORMERS, residency=0.5)
     for (_, logits), (_, reference) in zip(ours, library, strict=True):
         assert kl(reference, logits) < 5e-3
+
+
+@pytest.mark.parametrize(("arch", "quant"), [("qwen3moe", "F32"), ("glm4moe", "F32"), ("qwen3moe", "Q4_K_M")])
+def test_near_llama_cpp_on_the_same_file(arch: str, quant: str, tmp_path: Path) -> None:
+    path = write_gguf(tmp_path / "model.gguf", arch, quant, layers=4, tied=arch == "glm4moe")
+    ids = [(11 * i + 5) % 300 for i in range(40)]
+    engine = open_model(path, residency=0.5)
+    try:
+        _, logits = engine.greedy_ids(ids, 1)
+    finally:
+        engine.close()
+    target = tmp_path / "logits.npy"
+    command = [sys.executable, "-P", "-m", "tests.architectures.llama_logits", str(path), str(target), *map(str, ids)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "GGML_NO_BACKTRACE": "1"}
+    subprocess.run(command, check=True, capture_output=True, env=environment)
+    reference = torch.from_numpy(np.load(target))
+    assert kl(reference, logits) < (1e-4 if quant == "F32" else 1e-2)
+    assert int(reference.argmax()) == int(logits.argmax())
 
 
 def kl(reference: torch.Tensor, logits: torch.Tensor) -> float:

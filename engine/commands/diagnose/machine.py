@@ -10,6 +10,8 @@ from pathlib import Path
 import torch
 from packaging.requirements import Requirement
 
+from engine.backends.ggml.availability import ggml_problem
+from engine.backends.ggml.library import load_library
 from engine.checkpoint.catalogue import hub_cache
 from engine.commands.diagnose.check import FAIL, OK, WARN, Check
 from engine.config import EngineConfig, format_bytes
@@ -35,6 +37,7 @@ class MachineExamination:
         yield "cores", self._cores
         yield "memory", self._memory
         yield "libraries", self._libraries
+        yield "ggml", self._ggml
         yield "disk space", self._disk_space
 
     def _device(self) -> Check:
@@ -75,6 +78,13 @@ class MachineExamination:
         )
         verdict = FAIL if any(wanted.name in _PINNED for wanted in wrong) else WARN
         return Check("libraries", verdict, found, "pip install " + " ".join(f"'{wanted}'" for wanted in wrong))
+
+    def _ggml(self) -> Check:
+        problem = ggml_problem()
+        if problem:
+            advice = "Until then GGUF files are refused, and safetensors checkpoints run on transformers."
+            return Check("ggml", WARN, problem, advice)
+        return Check("ggml", OK, f"{load_library().label}: products of every format are right on this processor")
 
     def _disk_space(self) -> Check:
         places = {"demo cache": cache_root(), "hub cache": hub_cache()}
