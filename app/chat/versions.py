@@ -24,9 +24,13 @@ def versions_at(chats: Iterable[ChatRecord], chat_id: str, position: int) -> lis
 
 def _first_with(known: Mapping[str, ChatRecord], chat_id: str, position: int) -> str:
     """The chat that first had the turns up to `position` of `chat_id`: what it branched from later does not count."""
-    chat = known[chat_id]
+    chat, passed = known[chat_id], {chat_id: None}
     while (parent := known.get(chat.parent_chat_id or "")) is not None and (
         chat.branched_at is not None and chat.branched_at >= position
     ):
+        if parent.chat_id in passed:  # a circle, which only a damaged file has: all in it have the same first one
+            circle = list(passed)[list(passed).index(parent.chat_id) :]
+            return min(circle)
+        passed[parent.chat_id] = None
         chat = parent
     return chat.chat_id
