@@ -32,7 +32,7 @@ class Conversation:
         """The user chose to leave out the oldest turns where the context is full."""
         self._recorder = recorder
         self._copies: list[TurnRecord] = []
-        """Turns shared with the parent, of a branch that has not been written: it is once it has something of its own."""
+        """Turns shared with the parent, of a branch that has nothing of its own yet and so is not written."""
         self._mark_left_out(next((exchange.answer for exchange in reversed(self.exchanges) if exchange.answer), None))
         recorder.save_chat(chat)
 

@@ -53,13 +53,25 @@ class Exchange:
     def can_resume(self) -> bool:
         """There is a partial answer to go on with."""
         answer = self.answer
-        return answer is not None and not self.is_live and not self.is_elsewhere and bool(answer.text or answer.thinking) and ends_early(answer)
+        return (
+            answer is not None
+            and not self.is_live
+            and not self.is_elsewhere
+            and bool(answer.text or answer.thinking)
+            and ends_early(answer)
+        )
 
     @property
     def is_in_context(self) -> bool:
         """Later questions are asked with it: as the user has it, else once it is answered."""
         chosen = self.question.in_context
         return self.is_answered if chosen is None else chosen
+
+    @property
+    def is_unseen(self) -> bool:
+        """The model does not see it any more, or never did."""
+        is_open = self.is_live or self.is_waiting
+        return self.is_left_out or (not is_open and not self.is_in_context)
 
     @property
     def is_answered(self) -> bool:

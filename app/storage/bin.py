@@ -180,7 +180,7 @@ def _restore(connection: sqlite3.Connection, deletion: Deletion) -> list[str]:
         _insert(connection, "chats", CHAT_COLUMNS, unlinked, "ON CONFLICT (chat_id) DO NOTHING")
     own = [chat[_CHATS.index("chat_id")] for chat in chats] or [deletion.chat_id]
     places = [_put(connection, str(name), [turn for turn in turns if turn[0] == name]) for name in own]
-    links = [(chat[3], chat[6], chat[7]) for chat in chats]
+    links: list[tuple[object, ...]] = [(chat[3], chat[6], chat[7]) for chat in chats]
     links += _deleted(connection, "links", "chat_id, parent_chat_id, branched_at", deletion)
     connection.executemany(
         "UPDATE chats SET parent_chat_id = ?2, branched_at = ?3 WHERE chat_id = ?1 AND parent_chat_id IS NULL"

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from app.formatting.sanitise import whole
 from app.storage import rows as chat_rows
 from app.storage import search as chat_search
 from app.storage.bin import ChatBin
-from app.storage.database import ChatDatabase
+from app.storage.database import ChatDatabase, StoreLockedError
 from app.storage.records import USER, ChatRecord, ChatSummary, Hit, TurnRecord
 from app.storage.rows import CHAT_COLUMNS, TURN_COLUMNS
 
@@ -218,6 +219,12 @@ class ChatStore:
         return int(self._database.run(lambda connection: connection.execute("PRAGMA data_version").fetchone())[0])
 
     # The file
+
+    def compact(self) -> None:
+        """Give back the room of what was deleted, unless another program is at work on the file."""
+        with suppress(StoreLockedError):
+            self._database.run(lambda connection: connection.execute("VACUUM"))
+            self._database.run(lambda connection: connection.execute("PRAGMA wal_checkpoint(TRUNCATE)"))
 
     def move_aside(self) -> Path:
         """Rename a damaged database; the next use begins anew. Returns the new name. Raises OSError."""
