@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from app.chat import context
 from app.chat.exchange import Exchange, pair
 from app.formatting.sanitise import whole
 from app.storage import answer_record
 from app.storage.recorder import Recorder
 from app.storage.records import ASSISTANT, COMPLETE, FAILED, PARTIAL, STOPPED, USER, ChatRecord, TurnRecord, new_id, now
-from engine.api import Message, Submit
+from engine.api import Submit
 from engine.config import SamplingConfig
 from engine.events import CANCELLED, ERROR, Failed, ModeChanged, TextDelta, TurnEnded
 
@@ -30,6 +31,8 @@ class Conversation:
         self.trims_oldest = False
         """The user chose to leave out the oldest turns where the context is full."""
         self._recorder = recorder
+        self._copies: list[TurnRecord] = []
+        """Turns shared with the parent, of a branch that has nothing of its own yet and so is not written."""
         self._mark_left_out(next((exchange.answer for exchange in reversed(self.exchanges) if exchange.answer), None))
         recorder.save_chat(chat)
 
@@ -55,14 +58,26 @@ class Conversation:
             None,
         )
 
+    @property
+    def has_nothing_of_its_own(self) -> bool:
+        """It has no turns, or only those shared with its parent and an answer without a word."""
+        branched_at = self.chat.branched_at if self.chat.parent_chat_id is not None else None
+        shared = -1 if branched_at is None else branched_at
+        return not any(
+            exchange.question.position > shared or (exchange.answer is not None and _has_text(exchange.answer))
+            for exchange in self.exchanges
+            if exchange.positions.stop - 1 > shared
+        )
+
     # What the user does
 
     def ask(self, text: str) -> Exchange:
         """Keep a question; the engine is asked by `begin`."""
-        position = self.exchanges[-1].positions.stop if self.exchanges else 0
+        branched_at = -1 if self.chat.branched_at is None else self.chat.branched_at
+        position = max(self.exchanges[-1].positions.stop if self.exchanges else 0, branched_at + 1)
         exchange = Exchange(TurnRecord(self.chat_id, position, USER, whole(text)))
         self.exchanges.append(exchange)
-        self._recorder.save_turn(exchange.question)
+        self._keep(exchange.question)
         return exchange
 
     def withdraw(self) -> Exchange | None:
@@ -73,7 +88,7 @@ class Conversation:
         if exchange.answer is not None:
             exchange.is_resuming = False
         else:
-            self.delete(exchange)
+            self._remove(exchange, can_undo=False)
         return exchange
 
     def again(self, exchange: Exchange, *, recomputes: bool = False) -> None:
@@ -86,32 +101,40 @@ class Conversation:
         exchange.request_id, exchange.is_resuming, exchange.is_stopping = None, True, False
 
     def delete(self, exchange: Exchange) -> None:
-        """Remove an exchange from the chat and the store."""
-        self.exchanges.remove(exchange)
-        self._recorder.delete_turns(self.chat_id, exchange.positions.start, exchange.positions.stop)
+        """Move an exchange out of the chat to the bin."""
+        self._remove(exchange, can_undo=True)
 
     def branch(self, num_exchanges: int, *, with_question: bool = False) -> Conversation:
         """A chat of its own that begins with copies of the first exchanges, and of the next question if wanted.
 
-        The new chat is kept once it has a turn of its own or of those.
+        The new chat is kept once it has a turn of its own.
         """
         shared = [turn for exchange in self.exchanges[:num_exchanges] for turn in (exchange.question, exchange.answer)]
         turns = [turn for turn in shared if turn is not None and (turn.text or turn.role == USER)]
         if with_question:
             turns.append(self.exchanges[num_exchanges].question)
+            branched_at = turns[-1].position
+        elif num_exchanges < len(self.exchanges):
+            branched_at = self.exchanges[num_exchanges].question.position - 1
+        else:
+            branched_at = self.exchanges[-1].positions.stop - 1 if self.exchanges else -1
         chat = replace(
-            self.chat,
-            chat_id=new_id(),
-            created_at=now(),
-            parent_chat_id=self.chat_id,
-            branched_at=turns[-1].position if turns else -1,
+            self.chat, chat_id=new_id(), created_at=now(), parent_chat_id=self.chat_id, branched_at=branched_at
         )
         copies = [replace(turn, chat_id=chat.chat_id, turn_id=new_id()) for turn in turns]
         branch = Conversation(chat, self._recorder, self.sampling, copies)
-        branch.thinking, branch.trims_oldest = self.thinking, self.trims_oldest
-        for copy in copies:
-            self._recorder.save_turn(copy)
+        branch.thinking, branch.trims_oldest, branch._copies = self.thinking, self.trims_oldest, copies
         return branch
+
+    def leave(self) -> None:
+        """The user has gone on elsewhere: a chat with nothing of its own does not stay, nor waits to be written."""
+        if self.live is None and not self.waiting and self.has_nothing_of_its_own:
+            self._recorder.delete_empty_version(self.chat_id)
+
+    def put_into_context(self, exchange: Exchange, is_in_context: bool) -> None:
+        """Have later questions asked with an exchange or without it."""
+        exchange.question.in_context = is_in_context
+        self._keep(exchange.question)
 
     def set_model(self, name: str) -> None:
         """Keep the name of the model that answers."""
@@ -141,7 +164,7 @@ class Conversation:
         exchange.request_id, exchange.num_tok = request_id, 0
         return Submit(
             request_id,
-            self._messages_up_to(exchange),
+            context.messages(self.chat.system_prompt, self.exchanges, exchange),
             self.sampling,
             thinking=self.thinking,
             continues=continues,
@@ -165,7 +188,7 @@ class Conversation:
         """Keep what the live answer has so far; about once a second."""
         answer = self.live.answer if self.live is not None else None
         if answer is not None and (answer.text or answer.thinking):
-            self._recorder.save_turn(answer)
+            self._keep(answer)
 
     def note_mode(self, event: ModeChanged, previous: str) -> str | None:
         """Mark a switch inside an answer; returns the marker."""
@@ -174,7 +197,7 @@ class Conversation:
             return None
         marker = f"{previous} → {event.mode} at token {event.at_tok}"
         exchange.answer.markers.append(marker)
-        self._recorder.save_turn(exchange.answer)
+        self._keep(exchange.answer)
         return marker
 
     def end(self, event: TurnEnded, top_k: int | None) -> Exchange | None:
@@ -208,8 +231,23 @@ class Conversation:
     def _close(self, exchange: Exchange) -> None:
         exchange.is_resuming = exchange.is_stopping = exchange.recomputes = False
         if exchange.answer is not None:
-            self._recorder.save_turn(exchange.answer)
+            self._keep(exchange.answer)
             self._mark_left_out(exchange.answer)
+
+    def _keep(self, turn: TurnRecord) -> None:
+        """Have a turn written. A branch begins to be kept with the first that is more than an empty answer."""
+        if self._copies and turn.role == ASSISTANT and not _has_text(turn):
+            return
+        copies, self._copies = self._copies, []
+        for copy in copies:
+            self._recorder.save_turn(copy)
+        self._recorder.save_turn(turn)
+
+    def _remove(self, exchange: Exchange, *, can_undo: bool) -> None:
+        self.exchanges.remove(exchange)
+        turns = [turn for turn in (exchange.question, exchange.answer) if turn is not None]
+        self._copies = [copy for copy in self._copies if copy not in turns]
+        self._recorder.delete_turns(self.chat_id, [turn.turn_id for turn in turns], can_undo=can_undo)
 
     def _mark_left_out(self, answer: TurnRecord | None) -> None:
         """Know again, from the record of the newest answer, what the model did not see for it."""
@@ -217,26 +255,12 @@ class Conversation:
         if not isinstance(num_messages, int) or num_messages <= 0:
             return
         self.trims_oldest = True
-        seen = [exchange for exchange in self.exchanges if exchange.answer is not None and exchange.answer.text.strip()]
-        for exchange in seen[: (num_messages + 1) // 2]:
+        for exchange in context.first_exchanges(self.exchanges, num_messages):
             exchange.is_left_out = True
 
-    def _messages_up_to(self, last: Exchange) -> tuple[Message, ...]:
-        """The system prompt, earlier exchanges that have an answer, the question, and what is to be continued."""
-        messages = [Message("system", self.chat.system_prompt)] if self.chat.system_prompt else []
-        for exchange in self.exchanges:
-            if exchange is last:
-                break
-            if exchange.answer is not None and exchange.answer.text.strip():
-                messages += [Message(USER, exchange.question.text), _message(exchange.answer)]
-        messages.append(Message(USER, last.question.text))
-        if last.is_resuming and last.answer is not None:
-            messages.append(_message(last.answer))
-        return tuple(messages)
 
-
-def _message(answer: TurnRecord) -> Message:
-    return Message(ASSISTANT, answer.text, answer.thinking)
+def _has_text(answer: TurnRecord) -> bool:
+    return bool(answer.text.strip() or answer.thinking.strip())
 
 
 def failure_text(failure: Failed) -> str:

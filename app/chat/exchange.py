@@ -33,6 +33,8 @@ class Exchange:
     """Which version of the answer this is, and of how many."""
     is_left_out: bool = False
     """The model no longer sees it."""
+    is_elsewhere: bool = False
+    """Another program is writing the answer, or was when it was last looked at."""
     thinking_tok: int = 0
     thinking_s: float = 0.0
     _thinking_since: float | None = field(default=None, repr=False)
@@ -51,7 +53,30 @@ class Exchange:
     def can_resume(self) -> bool:
         """There is a partial answer to go on with."""
         answer = self.answer
-        return answer is not None and not self.is_live and bool(answer.text or answer.thinking) and ends_early(answer)
+        return (
+            answer is not None
+            and not self.is_live
+            and not self.is_elsewhere
+            and bool(answer.text or answer.thinking)
+            and ends_early(answer)
+        )
+
+    @property
+    def is_in_context(self) -> bool:
+        """Later questions are asked with it: as the user has it, else once it is answered."""
+        chosen = self.question.in_context
+        return self.is_answered if chosen is None else chosen
+
+    @property
+    def is_unseen(self) -> bool:
+        """The model does not see it any more, or never did."""
+        is_open = self.is_live or self.is_waiting
+        return self.is_left_out or (not is_open and not self.is_in_context)
+
+    @property
+    def is_answered(self) -> bool:
+        """There is text of an answer."""
+        return self.answer is not None and bool(self.answer.text.strip())
 
     @property
     def is_on_approximate_context(self) -> bool:

@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from app.storage.forest import family_ids
 from app.storage.records import ChatRecord
+
+
+def place_in_family(chats: Iterable[ChatRecord], chat_id: str) -> tuple[int, int]:
+    """Which of the chats linked with it a chat is, by age, and of how many."""
+    known = {chat.chat_id: chat for chat in chats}
+    ids = [name for name in family_ids(known.values(), chat_id) if name in known]
+    oldest_first = sorted(ids, key=lambda name: (known[name].created_at, name))
+    return (oldest_first.index(chat_id) + 1, len(ids)) if chat_id in ids else (1, 1)
 
 
 def versions_at(chats: Iterable[ChatRecord], chat_id: str, position: int) -> list[str]:
@@ -24,9 +33,13 @@ def versions_at(chats: Iterable[ChatRecord], chat_id: str, position: int) -> lis
 
 def _first_with(known: Mapping[str, ChatRecord], chat_id: str, position: int) -> str:
     """The chat that first had the turns up to `position` of `chat_id`: what it branched from later does not count."""
-    chat = known[chat_id]
+    chat, passed = known[chat_id], {chat_id: None}
     while (parent := known.get(chat.parent_chat_id or "")) is not None and (
         chat.branched_at is not None and chat.branched_at >= position
     ):
+        if parent.chat_id in passed:  # a circle, which only a damaged file has: all in it have the same first one
+            circle = list(passed)[list(passed).index(parent.chat_id) :]
+            return min(circle)
+        passed[parent.chat_id] = None
         chat = parent
     return chat.chat_id

@@ -72,6 +72,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("chat.copy_answer", "", "Copy the answer", "copy the last answer, whole", "Chat", "copy_turn"),
     Action("chat.copy_code", "ctrl+y", "Copy code", "copy the last block of code", "Chat", "copy_code", "", True),
     Action("chat.find", "ctrl+f", "Find", "find text in this chat", "Chat", "find", "", True),
+    Action("chat.versions", "alt+t", "Versions", "this chat's versions as a tree", "Chat", "show_versions", "", True),
+    Action("chat.undo_delete", "", "Undo the deletion", "restore what was deleted last", "Chat", "undo_delete"),
     Action("chat.turn_before", "alt+up", "Turn before", "the focus to the turn before", "Chat", "to_turn(-1)"),
     Action("chat.turn_after", "alt+down", "Turn after", "the focus to the turn after", "Chat", "to_turn(1)"),
     Action("chat.page_up", "pageup", "Page up", "scroll the transcript up", "Chat", "page(-1)", in_palette=False),
@@ -143,6 +145,7 @@ ACTIONS: tuple[Action, ...] = (
         "screen.delete_turn",
         "Delete",
     ),
+    Action("turn.context", "alt+i", "Context", "in the context, or not", "A turn in focus", "screen.change_context"),
     Action("turn.copy", "alt+w", "Copy the turn", "copy it as written", "A turn in focus", "screen.copy_turn", "Copy"),
     Action("turn.fold", "enter", "Fold", "show or fold what is long", "A turn in focus", "screen.fold_turn"),
     Action(
@@ -250,6 +253,10 @@ ACTIONS: tuple[Action, ...] = (
     Action(
         "chats.import", "ctrl+o", "Import", "from an exported .json file", "List of chats", "import", "Import", True
     ),
+    Action("chats.undo", "ctrl+u", "Undo", "restore the last deleted chat", "List of chats", "undo", "Undo", True),
+    Action("chats.bin", "ctrl+b", "Bin", "what was deleted", "List of chats", "bin", "Bin", True),
+    Action("sheet.choose", "enter", "Choose", "restore it, or go to it", "List of chats", "choose", "Choose"),
+    Action("sheet.back", "escape", "Back", "back to where you were", "List of chats", "back", "Back", True),
     Action("chats.back", "escape", "Back", "back to where you were", "List of chats", "back", "Back", True),
     # The settings
     Action("settings.up", "up", "Setting before", "to the setting before", "Settings", "move(-1)", is_priority=True),

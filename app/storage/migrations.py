@@ -137,6 +137,34 @@ MIGRATIONS = (
         """,
         needs_fts5=True,
     ),
+    # Rows of the bin are copies of whatever was in the tables, damaged or not: no column has a type or a constraint.
+    Migration(
+        "0005_bin_and_context",
+        """
+        ALTER TABLE turns ADD COLUMN in_context INTEGER;
+        CREATE TABLE deletions (
+            deletion_id TEXT PRIMARY KEY,
+            deleted_at TEXT NOT NULL,
+            chat_id TEXT NOT NULL,
+            is_chat INTEGER NOT NULL
+        );
+        CREATE TABLE deleted_chats (
+            deletion_id TEXT NOT NULL REFERENCES deletions (deletion_id) ON DELETE CASCADE,
+            domain, system_prompt, model, chat_id, created_at, title, parent_chat_id, branched_at
+        );
+        CREATE TABLE deleted_turns (
+            deletion_id TEXT NOT NULL REFERENCES deletions (deletion_id) ON DELETE CASCADE,
+            chat_id, position, role, text, state, mode_label, stats, markers, turn_id, created_at, thinking, in_context
+        );
+        CREATE TABLE deleted_links (
+            deletion_id TEXT NOT NULL REFERENCES deletions (deletion_id) ON DELETE CASCADE,
+            chat_id, parent_chat_id, branched_at
+        );
+        CREATE INDEX deleted_chats_by_deletion ON deleted_chats (deletion_id);
+        CREATE INDEX deleted_turns_by_deletion ON deleted_turns (deletion_id);
+        CREATE INDEX deleted_links_by_deletion ON deleted_links (deletion_id);
+        """,
+    ),
 )
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import closing, suppress
 
-from app.storage.database import ChatMissingError, StoreDamagedError, StoreError
+from app.storage.bin import BIN_DAYS, NotInBinError, Restored
+from app.storage.database import ChatMissingError, StoreDamagedError, StoreError, StoreLockedError
 from app.storage.forest import family_ids, parents_first
-from app.storage.records import ChatRecord, TurnRecord
-from app.storage.store import NO_END, ChatStore
+from app.storage.records import ChatRecord, TurnRecord, new_id
+from app.storage.store import ChatStore
 
 
 class Recorder:
@@ -25,6 +27,8 @@ class Recorder:
         self._deleted: set[str] = set()
         self._unmade_changes: list[Callable[[], None]] = []
         self._last_complaint = ""
+        self._seen_version: int | None = None
+        """Of the database, when it was last looked at for what others wrote."""
 
     def save_chat(self, chat: ChatRecord) -> None:
         """Note the chat for `flush`; chats without a turn are never written."""
@@ -45,18 +49,82 @@ class Recorder:
             self._chats[chat_id].title = title
         self._change(lambda: self._store.rename(chat_id, title))
 
-    def delete_chat(self, chat_id: str) -> None:
-        """Delete a chat and its turns, and forget what of it has not been written."""
-        self._deleted.add(chat_id)
+    def delete_chats(self, chat_ids: Iterable[str], deletion_id: str | None = None) -> None:
+        """Move chats and their turns to the bin, the newest first, as one deletion: a new one, or part of another."""
+        ids, deletion = list(chat_ids), deletion_id or new_id()
+        unsaved = self._unsaved_of(set(ids))
+        self._deleted.update(ids)
+        for chat_id in ids:
+            self.forget_chat(chat_id)
+
+        def delete() -> None:
+            self._save_first(unsaved)
+            self._store.bin.take_chats(ids, deletion)
+
+        self._change(delete)
+
+    def delete_turns(self, chat_id: str, turn_ids: Iterable[str], *, can_undo: bool = True) -> None:
+        """Move turns of a chat to the bin, as one deletion; without `can_undo` they are gone."""
+        ids = list(turn_ids)
+        unsaved = [
+            (chat, [turn for turn in turns if turn.turn_id in ids]) for chat, turns in self._unsaved_of({chat_id})
+        ]
+        for turn_id in ids:
+            self._turns.pop(turn_id, None)
+            self._unsaved_turns.pop(turn_id, None)
+        deletion = new_id()
+
+        def delete() -> None:
+            if can_undo:
+                self._save_first(unsaved)
+                self._store.bin.take_turns(chat_id, ids, deletion)
+            else:
+                self._store.delete_turns(ids)
+
+        self._change(delete)
+
+    def forget_chat(self, chat_id: str) -> None:
+        """Know nothing of a chat any more, and write nothing of it."""
         for chats in (self._chats, self._unsaved_chats):
             chats.pop(chat_id, None)
-        self._forget_turns(chat_id, 0)
-        self._change(lambda: self._store.delete_chat(chat_id))
+        for turns in (self._turns, self._unsaved_turns):
+            for turn in [turn for turn in turns.values() if turn.chat_id == chat_id]:
+                del turns[turn.turn_id]
 
-    def delete_turns(self, chat_id: str, from_position: int, before_position: int = NO_END) -> None:
-        """Delete turns of a chat, from one position to before another, and forget what of them was not written."""
-        self._forget_turns(chat_id, from_position, before_position)
-        self._change(lambda: self._store.delete_turns(chat_id, from_position, before_position))
+    def delete_empty_version(self, chat_id: str) -> None:
+        """Have a chat go that has nothing of its own, unless others branched from it or its parent is gone.
+
+        Where turns of it were deleted, it becomes part of that deletion and is restored with them.
+        """
+        try:
+            kept = self._store.chat(chat_id) if self._store.path.exists() else None
+            is_needed = any(chat.parent_chat_id == chat_id for chat in self.family())
+            if is_needed or (kept is not None and kept.parent_chat_id is None and self._store.turns(chat_id)):
+                return
+            deletion = self._store.bin.newest_turns(chat_id) if kept is not None else None
+        except StoreError:
+            return
+        if deletion is not None:
+            self.delete_chats([chat_id], deletion.deletion_id)
+            return
+        self.forget_chat(chat_id)
+        if kept is not None:
+            self._change(lambda: self._store.drop_chat(chat_id))
+
+    def undo(self, chat_id: str | None = None) -> Restored:
+        """Restore what was deleted last: a chat, or turns of the chat `chat_id`. Raises StoreError."""
+        self._need_written()
+        deletion = self._store.bin.newest(chat_id)
+        if deletion is None:
+            raise NotInBinError("Nothing was deleted.", f"Deleted chats and turns can be restored for {BIN_DAYS} days.")
+        return self.restore(deletion.deletion_id)
+
+    def restore(self, deletion_id: str) -> Restored:
+        """Restore one deletion. Raises StoreError."""
+        self._need_written()
+        restored = self._store.bin.restore(deletion_id)
+        self._deleted.difference_update(restored.chat_ids)
+        return restored
 
     def load(self, chat_id: str) -> tuple[ChatRecord, list[TurnRecord]] | None:
         """A chat and its turns in order, with what waits to be written; None: there is no such chat.
@@ -89,12 +157,40 @@ class Recorder:
         loaded = [self.load(name) for name in family_ids(self.family(), chat_id)]
         return [kept for kept in loaded if kept is not None]
 
+    def elsewhere(self, chat_id: str) -> list[TurnRecord] | None:
+        """The turns of a chat in order, once another program has written to the database; None: it has not, or the
+        chat is not kept. Raises StoreError."""
+        if not self._store.path.exists() or (version := self._store.data_version()) == self._seen_version:
+            return None
+        self._seen_version = version
+        return None if self._store.chat(chat_id) is None else self.turns_now(chat_id)
+
+    def turns_now(self, chat_id: str) -> list[TurnRecord]:
+        """The turns of a chat as they are kept, with what waits to be written, in order. Raises StoreError."""
+        self.flush()
+        turns = {turn.turn_id: turn for turn in self._store.turns(chat_id)}
+        for turn in [turn for turn in self._turns.values() if turn.chat_id == chat_id]:
+            if turn.turn_id not in turns and turn.turn_id not in self._unsaved_turns:
+                del self._turns[turn.turn_id]  # deleted by another program
+        turns |= {turn.turn_id: turn for turn in self._unsaved_turns.values() if turn.chat_id == chat_id}
+        return sorted(turns.values(), key=lambda turn: turn.position)
+
     async def check(self) -> None:
-        """Read the database for damage in a thread, while the event loop goes on; a damaged one is begun anew."""
+        """Read the database for damage in a thread, while the event loop goes on; a damaged one is begun anew.
+
+        What has been in the bin for long is deleted for good.
+        """
         try:
             await asyncio.to_thread(self._store.check)
+            await asyncio.to_thread(self._empty_bin)
         except StoreDamagedError as damage:
             self._begin_anew(damage)
+
+    def _empty_bin(self) -> None:
+        """In a thread: over a connection of its own. What cannot be deleted now can be at the next start."""
+        if self._store.path.exists():
+            with suppress(StoreError), closing(ChatStore(self._store.path, checks_at_open=False)) as store:
+                store.bin.empty(days=BIN_DAYS)
 
     def flush(self) -> None:
         """Write what has not been written. Never raises: what fails is tried again the next time."""
@@ -116,11 +212,27 @@ class Recorder:
         self.flush()
         self._store.close()
 
-    def _forget_turns(self, chat_id: str, from_position: int, before_position: int = NO_END) -> None:
-        for turns in (self._turns, self._unsaved_turns):
-            for turn in list(turns.values()):
-                if turn.chat_id == chat_id and from_position <= turn.position < before_position:
-                    del turns[turn.turn_id]
+    def _unsaved_of(self, chat_ids: set[str]) -> list[tuple[ChatRecord, list[TurnRecord]]]:
+        """Chats with what of their turns has not been written."""
+        turns = [turn for turn in self._unsaved_turns.values() if turn.chat_id in chat_ids]
+        return [
+            (self._chats[chat_id], [turn for turn in turns if turn.chat_id == chat_id])
+            for chat_id in dict.fromkeys(turn.chat_id for turn in turns)
+            if chat_id in self._chats
+        ]
+
+    def _save_first(self, unsaved: list[tuple[ChatRecord, list[TurnRecord]]]) -> None:
+        """What is deleted before it could be written can be restored, too."""
+        for chat, turns in unsaved:
+            self._store.save_whole(chat, turns)
+
+    def _need_written(self) -> None:
+        """Write what waits. Raises StoreLockedError where that cannot be done now."""
+        self.flush()
+        if self._unmade_changes or self._unsaved_turns:
+            raise StoreLockedError(
+                "The chat database cannot be written now, so nothing can be restored.", "Try again later."
+            )
 
     def _change(self, change: Callable[[], None]) -> None:
         """Changes come before waiting turns: those have been forgotten, or were made after them."""

@@ -73,6 +73,8 @@ class TurnRecord:
     created_at: str = field(default_factory=now)
     thinking: str = ""
     """What the model thought before an answer."""
+    in_context: bool | None = None
+    """Of a question: whether it and its answer are in the context of later ones; None: they are once it is answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,22 @@ class ChatSummary:
     domain: str
     model: str
     parent_chat_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """What was deleted at once and can be restored: a chat with its versions, or turns of one."""
+
+    deletion_id: str
+    deleted_at: str
+    chat_id: str
+    """The newest of the chats that were deleted, or the chat that the turns were in."""
+    is_chat: bool
+    title: str
+    """The chat's, or one made from the question that was deleted."""
+    num_turns: int
+    num_chats: int
+    """Versions of the chat; 0 where only turns were deleted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,11 @@ from app.storage.records import (
     title_from,
 )
 
+CHAT_COLUMNS = "domain, system_prompt, model, chat_id, created_at, title, parent_chat_id, branched_at"
+TURN_COLUMNS = (
+    "chat_id, position, role, text, state, mode_label, stats, markers, turn_id, created_at, thinking, in_context"
+)
+
 _ID = re.compile(r"[^\x00-\x20\ufffd]+")
 _STATES = (COMPLETE, PARTIAL, STOPPED, FAILED)
 _NO_TIME = "1970-01-01T00:00:00.000+00:00"
@@ -51,7 +56,7 @@ def text_of(value: object) -> str:
 
 
 def chat_of(row: Sequence[object]) -> ReadChat:
-    """A row of `domain, system_prompt, model, chat_id, created_at, title, parent_chat_id, branched_at`."""
+    """A row of CHAT_COLUMNS."""
     domain, system_prompt, model, chat_id, created_at, title, parent_chat_id, branched_at = row
     if not _is_id(chat_id):
         return ReadChat(None, "A chat cannot be read: its id is damaged.")
@@ -72,8 +77,8 @@ def chat_of(row: Sequence[object]) -> ReadChat:
 
 
 def turn_of(row: Sequence[object]) -> ReadTurn:
-    """A row of `chat_id, position, role, text, state, mode_label, stats, markers, turn_id, created_at, thinking`."""
-    chat_id, position, role, text, state, mode_label, stats, markers, turn_id, created_at, thinking = row
+    """A row of TURN_COLUMNS."""
+    chat_id, position, role, text, state, mode_label, stats, markers, turn_id, created_at, thinking, in_context = row
     of_chat = f"of chat {chat_id[:8]}" if isinstance(chat_id, str) else "of a chat"
     is_usable = _is_id(chat_id) and _is_id(turn_id) and isinstance(position, int) and position >= 0
     if not is_usable or role not in (USER, ASSISTANT):
@@ -95,6 +100,7 @@ def turn_of(row: Sequence[object]) -> ReadTurn:
         turn_id,
         _time_of(created_at),
         text_of(thinking),
+        bool(in_context) if isinstance(in_context, int) else None,
     )
     is_whole = is_whole and not any(map(_is_bytes, (text, mode_label, thinking)))
     return ReadTurn(turn, "" if is_whole else f"Parts of turn {position + 1} {of_chat} cannot be read.")

@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from app.formatting.sanitise import whole
 from app.storage import rows as chat_rows
 from app.storage import search as chat_search
-from app.storage.database import ChatDatabase
-from app.storage.records import ChatRecord, ChatSummary, Hit, TurnRecord
-
-_CHAT_COLUMNS = "domain, system_prompt, model, chat_id, created_at, title, parent_chat_id, branched_at"
-_TURN_COLUMNS = "chat_id, position, role, text, state, mode_label, stats, markers, turn_id, created_at, thinking"
+from app.storage.bin import ChatBin
+from app.storage.database import ChatDatabase, StoreLockedError
+from app.storage.records import USER, ChatRecord, ChatSummary, Hit, TurnRecord
+from app.storage.rows import CHAT_COLUMNS, TURN_COLUMNS
 
 _SAVE_CHAT = f"""
-INSERT INTO chats ({_CHAT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, (SELECT chat_id FROM chats WHERE chat_id = ?), ?)
+INSERT INTO chats ({CHAT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, (SELECT chat_id FROM chats WHERE chat_id = ?), ?)
 ON CONFLICT (chat_id) DO UPDATE SET model = excluded.model, domain = excluded.domain,
 system_prompt = excluded.system_prompt, parent_chat_id = coalesce(chats.parent_chat_id, excluded.parent_chat_id)
 """
@@ -28,9 +28,10 @@ UPDATE chats SET parent_chat_id = (SELECT chat_id FROM chats WHERE chat_id = ?),
 """
 
 _SAVE_TURN = f"""
-INSERT INTO turns ({_TURN_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO turns ({TURN_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (turn_id) DO UPDATE SET position = excluded.position, text = excluded.text, state = excluded.state,
-mode_label = excluded.mode_label, stats = excluded.stats, markers = excluded.markers, thinking = excluded.thinking
+mode_label = excluded.mode_label, stats = excluded.stats, markers = excluded.markers, thinking = excluded.thinking,
+in_context = excluded.in_context
 """
 
 _SUMMARIES = """
@@ -42,9 +43,6 @@ SELECT chats.chat_id, chats.title,
 FROM chats LEFT JOIN turns INDEXED BY turns_by_time ON turns.chat_id = chats.chat_id
 """
 _NEWEST_FIRST = " GROUP BY chats.chat_id ORDER BY updated_at DESC, chats.chat_number DESC"
-
-NO_END = 2**62
-"""A position behind every turn."""
 
 
 class ChatStore:
@@ -59,6 +57,8 @@ class ChatStore:
         self.tell: Callable[[str], None] = lambda _: None
         self._database = ChatDatabase(path, self._tell_once, checks_at_open=checks_at_open)
         self._told: set[str] = set()
+        self.bin = ChatBin(self._database)
+        """What was deleted and can be restored."""
 
     def open(self) -> None:
         """Open, check and migrate the database now rather than at the first use."""
@@ -81,8 +81,17 @@ class ChatStore:
         self._database.run(lambda connection: connection.execute(_SAVE_CHAT, _chat_values(chat)))
 
     def save_turn(self, turn: TurnRecord) -> None:
-        """Write a turn, in place of an earlier version of it. Raises ChatMissingError when its chat is not kept."""
-        self._database.run(lambda connection: connection.execute(_SAVE_TURN, _turn_values(turn)))
+        """Write a turn, in place of an earlier version of it. Raises ChatMissingError when its chat is not kept.
+
+        Changes the position of a new question where another program has taken it: it comes behind every other turn.
+        """
+
+        def write(connection: sqlite3.Connection) -> None:
+            if turn.role == USER:
+                turn.position = _free_position(connection, turn)
+            connection.execute(_SAVE_TURN, _turn_values(turn))
+
+        self._database.run_whole(write)
 
     def save_whole(self, chat: ChatRecord, turns: Iterable[TurnRecord]) -> None:
         """Write a chat with its turns: all of it or nothing."""
@@ -114,14 +123,17 @@ class ChatStore:
         )
 
     def delete_chat(self, chat_id: str) -> None:
-        """Delete a chat and its turns. Its branches stay: they hold copies."""
+        """Move a chat and its turns to the bin. Its branches stay: they hold copies."""
+        self.bin.take_chats([chat_id])
+
+    def drop_chat(self, chat_id: str) -> None:
+        """Delete a chat and its turns for good."""
         self._database.run(lambda connection: connection.execute("DELETE FROM chats WHERE chat_id = ?", (chat_id,)))
 
-    def delete_turns(self, chat_id: str, from_position: int, before_position: int = NO_END) -> None:
-        """Delete the turns of a chat from `from_position` on, those from `before_position` on excepted."""
-        where = "chat_id = ? AND position >= ? AND position < ?"
-        values = (chat_id, from_position, before_position)
-        self._database.run(lambda connection: connection.execute(f"DELETE FROM turns WHERE {where}", values))
+    def delete_turns(self, turn_ids: Iterable[str]) -> None:
+        """Delete turns for good."""
+        ids = [(turn_id,) for turn_id in turn_ids]
+        self._database.run_whole(lambda connection: connection.executemany("DELETE FROM turns WHERE turn_id = ?", ids))
 
     # Reading
 
@@ -147,7 +159,7 @@ class ChatStore:
         """The turns of a chat, in order."""
         rows = self._database.run(
             lambda connection: connection.execute(
-                f"SELECT {_TURN_COLUMNS} FROM turns WHERE chat_id = ? ORDER BY position", (chat_id,)
+                f"SELECT {TURN_COLUMNS} FROM turns WHERE chat_id = ? ORDER BY position", (chat_id,)
             ).fetchall()
         )
         return self._turns(rows)
@@ -197,12 +209,22 @@ class ChatStore:
         """The turn with that id."""
         rows = self._database.run(
             lambda connection: connection.execute(
-                f"SELECT {_TURN_COLUMNS} FROM turns WHERE turn_id = ?", (turn_id,)
+                f"SELECT {TURN_COLUMNS} FROM turns WHERE turn_id = ?", (turn_id,)
             ).fetchall()
         )
         return next(iter(self._turns(rows)), None)
 
+    def data_version(self) -> int:
+        """A number that changes once another connection has written to the database."""
+        return int(self._database.run(lambda connection: connection.execute("PRAGMA data_version").fetchone())[0])
+
     # The file
+
+    def compact(self) -> None:
+        """Give back the room of what was deleted, unless another program is at work on the file."""
+        with suppress(StoreLockedError):
+            self._database.run(lambda connection: connection.execute("VACUUM"))
+            self._database.run(lambda connection: connection.execute("PRAGMA wal_checkpoint(TRUNCATE)"))
 
     def move_aside(self) -> Path:
         """Rename a damaged database; the next use begins anew. Returns the new name. Raises OSError."""
@@ -214,7 +236,7 @@ class ChatStore:
 
     def _chats(self, rest: str, *values: str) -> list[ChatRecord]:
         rows = self._database.run(
-            lambda connection: connection.execute(f"SELECT {_CHAT_COLUMNS} FROM chats {rest}", values).fetchall()
+            lambda connection: connection.execute(f"SELECT {CHAT_COLUMNS} FROM chats {rest}", values).fetchall()
         )
         read = [chat_rows.chat_of(row) for row in rows]
         for _, problem in read:
@@ -231,6 +253,19 @@ class ChatStore:
         if problem and problem not in self._told:
             self._told.add(problem)
             self.tell(problem)
+
+
+def _free_position(connection: sqlite3.Connection, turn: TurnRecord) -> int:
+    """The turn's position, unless it is new and another turn stands there: then one behind the last exchange."""
+    others = connection.execute(
+        "SELECT turn_id, position, role FROM turns WHERE chat_id = ? AND position >= ? ORDER BY position DESC",
+        (turn.chat_id, turn.position),
+    ).fetchall()
+    is_taken = any(position == turn.position for _, position, _ in others)
+    if not is_taken or any(turn_id == turn.turn_id for turn_id, _, _ in others):
+        return turn.position
+    _, last, role = others[0]
+    return int(last) + (2 if role == USER else 1)  # a question without an answer keeps room for it
 
 
 def _chat_values(chat: ChatRecord) -> tuple[object, ...]:
@@ -259,4 +294,5 @@ def _turn_values(turn: TurnRecord) -> tuple[object, ...]:
         turn.turn_id,
         turn.created_at,
         whole(turn.thinking),
+        turn.in_context,
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from app.domains.domain import title_of
-from app.storage.records import ChatSummary
+from app.storage.records import ChatSummary, Deletion
 
 _WEEK_DAYS = 7
 
@@ -39,6 +39,14 @@ def when(written: str, now: datetime | None = None) -> str:
 def num_turns(number: int) -> str:
     """`1 turn`, `12 turns`."""
     return f"{number} turn" if number == 1 else f"{number} turns"
+
+
+def about_deletion(deletion: Deletion, now: datetime | None = None) -> str:
+    """`chat · 12 turns · 3 versions · deleted 5 min ago`."""
+    parts = ["chat" if deletion.is_chat else "turns of a chat", num_turns(deletion.num_turns)]
+    if deletion.num_chats > 1:
+        parts.append(f"{deletion.num_chats} versions")
+    return " · ".join([*parts, f"deleted {when(deletion.deleted_at, now)}"])
 
 
 @dataclass(frozen=True, slots=True)

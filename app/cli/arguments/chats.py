@@ -13,10 +13,10 @@ _CHAT = "its id, the beginning of it, or `last`"
 
 
 def add_chats(commands: Commands) -> None:
-    """Listing, showing, searching, exporting, importing, renaming and deleting chats."""
+    """Listing, showing, searching, exporting, importing, renaming, deleting and restoring chats."""
     chats = commands.add_parser(
         "chats",
-        help="list, show, search, export, import, rename and delete chats",
+        help="list, show, search, export, import, rename, delete and restore chats",
         description="The chats that are kept on this machine. No model is loaded.",
         epilog=f"CHAT is {_CHAT}. {_EXIT_CODES}",
     )
@@ -36,9 +36,19 @@ def add_chats(commands: Commands) -> None:
     renamed = _add(kinds, "rename", "call a chat something else")
     renamed.add_argument("chat", metavar="CHAT", help=_CHAT)
     renamed.add_argument("title", nargs="+", metavar="TITLE", help='the title; "" makes one from the first question')
-    deleted = _add(kinds, "delete", "delete chats, after asking")
+    deleted = _add(kinds, "delete", "move chats to the bin, after asking")
     deleted.add_argument("chat", nargs="+", metavar="CHAT", help=_CHAT)
     deleted.add_argument("--yes", action="store_true", help="do not ask")
+    binned = _add(kinds, "bin", "what was deleted in the last 30 days: chats and turns")
+    binned.add_argument("--json", action="store_true", help="print it as JSON")
+    restored = _add(kinds, "restore", "put back what was deleted")
+    restored.add_argument(
+        "deletion",
+        metavar="ID",
+        nargs="?",
+        default="last",
+        help="its id as `chats bin` prints it, a deleted chat's, the beginning of one, or `last` (default)",
+    )
 
 
 def _add_files(kinds: Commands) -> None:

@@ -165,8 +165,8 @@ def _add_places(commands: Commands) -> None:
         description="Say what takes how much disk space, and free it after asking. Without WHAT: unfinished downloads, "
         "logs, and the demo model, each asked about by itself. Chats, profiles and models of the Hugging Face cache "
         "are freed only when they are named here.",
-        epilog="WHAT is one of downloads, logs, demo, profiles, damaged, chats, or a model of the Hugging Face cache "
-        f"such as owner/model. {EXIT_CODES}",
+        epilog="WHAT is one of downloads, logs, demo, profiles, damaged, bin, chats, or a model of the Hugging Face "
+        f"cache such as owner/model. {EXIT_CODES}",
     )
     clean.add_argument("what", metavar="WHAT", nargs="*", help="what to free")
     clean.add_argument("--yes", action="store_true", help="do not ask")

@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
 
+from app.cli.headless import chat_bin
 from app.cli.output.terminal_text import Bold, confirmed, say, say_exported, say_json, tell
 from app.formatting.sanitise import visible, whole
 from app.settings.options import at_least_one
 from app.storage import chat_import, export
+from app.storage.bin import BIN_DAYS
 from app.storage.export import KeptChat
 from app.storage.forest import families as linked_families
 from app.storage.paths import AppPaths, make_private
@@ -46,7 +48,11 @@ def run(arguments: argparse.Namespace) -> int:
             "import": _import,
             "rename": _rename,
             "delete": _delete,
+            "bin": chat_bin.list_bin,
+            "restore": chat_bin.restore,
         }
+        if arguments.chats in ("delete", "bin", "restore"):
+            store.bin.empty(days=BIN_DAYS)
         return commands[arguments.chats](store, arguments)
     finally:
         store.close()
@@ -162,7 +168,7 @@ def _delete(store: ChatStore, arguments: argparse.Namespace) -> int:
         about = f"“{chat.title}” ({num_turns(chat.num_turns)})"
         if arguments.yes or confirmed(f"Delete {about}?"):
             store.delete_chat(name)
-            say(f"Deleted {about}.")
+            say(f"Deleted {about}. To restore it: moe-chat chats restore {name[:SHORT_ID]}")
     return 0
 
 

@@ -70,6 +70,8 @@ def _free(place: Place, paths: AppPaths, *, is_asked: bool) -> int:
     about = f"{place.name} ({format_bytes(place.used_bytes)}: {_details(place, paths)})"
     if is_asked and not confirmed(f"Free {about}?"):
         return 0
+    if place.name == "bin":
+        return _empty_bin(paths)
     if place.name not in _NEEDED_BY_A_CHAT:
         return sum(_remove(path) for path in place.paths)
     lock = InstanceLock(paths.instance_lock)
@@ -94,6 +96,15 @@ def _details(place: Place, paths: AppPaths) -> str:
         finally:
             store.close()
     return place.about
+
+
+def _empty_bin(paths: AppPaths) -> int:
+    """Delete for good what is in the bin; returns the bytes that came free. Raises StoreError."""
+    before = used_bytes(paths.chats_db)
+    with contextlib.closing(ChatStore(paths.chats_db)) as store:
+        store.bin.empty()
+        store.compact()
+    return max(0, before - used_bytes(paths.chats_db))
 
 
 def _remove(path: Path) -> int:

@@ -10,7 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.cli.output.terminal_text import say, say_json
+from app.storage.bin import BIN_DAYS
+from app.storage.database import StoreError
 from app.storage.paths import AppPaths
+from app.storage.store import ChatStore
 from engine.checkpoint.catalogue import hub_cache
 from engine.config import format_bytes
 
@@ -53,6 +56,7 @@ def places(paths: AppPaths) -> list[Place]:
         _place("demo", "the demo model; built anew when it is used", cache.glob("demo-[0-9]*"), is_default=True),
         _place("profiles", "domain profiles; building them anew takes minutes each", _existing([paths.profiles_dir])),
         _place("damaged", "chat databases that were damaged and moved aside", damaged),
+        _bin(paths.chats_db),
         _place("chats", "every chat", _existing(database)),
     ]
     return [*found, *_hub_models(hub)]
@@ -61,6 +65,15 @@ def places(paths: AppPaths) -> list[Place]:
 def _place(name: str, about: str, paths: Iterable[Path], *, is_default: bool = False) -> Place:
     paths = tuple(paths)
     return Place(name, about, paths, sum(map(used_bytes, paths)), is_default)
+
+
+def _bin(database: Path) -> Place:
+    """What of the chat database was deleted, as far as it can be read."""
+    size = 0
+    if database.exists():
+        with contextlib.suppress(StoreError), contextlib.closing(ChatStore(database, checks_at_open=False)) as store:
+            size = store.bin.used_bytes()
+    return Place("bin", f"deleted chats and turns; they go by themselves after {BIN_DAYS} days", (), size)
 
 
 def _existing(paths: Iterable[Path]) -> tuple[Path, ...]:

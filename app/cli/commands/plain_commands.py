@@ -8,12 +8,13 @@ from typing import NamedTuple
 
 from app.chat.conversation import Conversation
 from app.chat.exchange import Exchange
-from app.cli.answer import HeadlessAnswers, thinking_choice
-from app.cli.commands.chats import SHORT_ID, chat_id_of
-from app.cli.engine_run import PATIENT_WAIT_S, Interrupt
-from app.cli.output.screen import HeadlessScreen
-from app.cli.output.terminal_text import say
-from app.domains.domain import Domain, all_domains, domain_named
+from app.chat.sync import take_over
+from app.cli.main.answer import HeadlessAnswers, thinking_choice
+from app.cli.main.commands.chats import SHORT_ID, chat_id_of
+from app.cli.main.engine_run import PATIENT_WAIT_S, Interrupt
+from app.cli.main.output.screen import HeadlessScreen
+from app.cli.main.output.terminal_text import say
+from app.domains.domain.domain import Domain, all_domains, domain_named
 from app.settings.settings import Settings
 from app.storage import answer_record, export
 from app.storage.recorder import Recorder
@@ -111,11 +112,19 @@ class PlainChat:
         self._conversation.resume(last)
         self._answer(last)
 
-    def undo(self, _: str) -> None:
+    def delete(self, _: str) -> None:
         """Delete the last question and its answer."""
         last = self._last()
         self._conversation.delete(last)
-        self._say(f"Deleted: {last.question.text.splitlines()[0] if last.question.text else ''}")
+        self._say(f"Deleted: {last.question.text.splitlines()[0] if last.question.text else ''} /undo restores it.")
+
+    def undo(self, _: str) -> None:
+        """Restore what was deleted last: in this chat, or a chat."""
+        chat_id = self._conversation.chat_id
+        restored = self._recorder.undo(chat_id)
+        if chat_id in restored.chat_ids:
+            take_over(self._conversation.exchanges, self._recorder.turns_now(chat_id))
+        self._say(f"Restored: {restored.deletion.title}")
 
     def chats(self, text: str) -> None:
         """List chats, or those in which a text is found."""
@@ -168,6 +177,8 @@ class PlainChat:
     def _enter(self, conversation: Conversation) -> None:
         """Leave this chat for another; how the model thinks stays."""
         conversation.thinking = self._conversation.thinking
+        if conversation.chat_id != self._conversation.chat_id:
+            self._conversation.leave()
         self._conversation = conversation
 
     def _choose_thinking(self, choice: str, tell: Callable[[str], None] | None) -> None:
@@ -211,7 +222,8 @@ COMMANDS = {
     "/thinking": PlainCommand("[CHOICE]", "whether, or how hard, the model thinks first", PlainChat.thinking),
     "/again": PlainCommand("", "answer the last question anew", PlainChat.again),
     "/continue": PlainCommand("", "continue an answer that was stopped or cut", PlainChat.go_on),
-    "/undo": PlainCommand("", "delete the last question and its answer", PlainChat.undo),
+    "/delete": PlainCommand("", "delete the last question and its answer", PlainChat.delete),
+    "/undo": PlainCommand("", "restore what was deleted last: in this chat, or a chat", PlainChat.undo),
     "/chats": PlainCommand("[TEXT]", "list chats, or those in which a text is found", PlainChat.chats),
     "/open": PlainCommand("CHAT", "go on with a chat: its id, the beginning of it, or last", PlainChat.open),
     "/title": PlainCommand("TEXT", "call this chat something else", PlainChat.title),

@@ -9,16 +9,17 @@ from textual.app import ComposeResult
 from textual.binding import ActiveBinding, BindingType
 from textual.containers import Horizontal, Vertical
 
+from app import figures
 from app.chat.prompt_history import PromptHistory
 from app.domains.domain import Domain
 from app.engine_link.bridge import EngineBridge
-from app.formatting import figures
 from app.storage.paths import AppPaths
 from app.storage.recorder import Recorder
 from app.ui.key_map import bindings_of, key_for
 from app.ui.screens.chat_commands import ChatCommands
 from app.ui.screens.chat_find import ChatFind
 from app.ui.screens.chat_flow import ChatFlow
+from app.ui.screens.chat_sync import ChatSync
 from app.ui.screens.full_context import FullContext
 from app.ui.screens.panelled import PanelledScreen
 from app.ui.screens.stop_building import ask_to_stop_building
@@ -54,6 +55,7 @@ class ChatScreen(ChatCommands, ChatFind, PanelledScreen):
         self._warned_chat_id = ""
         self.transcript = Transcript("transcript")
         self.flow = ChatFlow(bridge, recorder, sampling, self.transcript, domain)
+        self.sync = ChatSync(self.flow)
         self._full_context = FullContext(self)
 
     def compose(self) -> ComposeResult:
@@ -89,6 +91,7 @@ class ChatScreen(ChatCommands, ChatFind, PanelledScreen):
         if time.monotonic() - self._saved_at >= _SAVE_EVERY_S:
             self._saved_at = time.monotonic()
             self.flow.save_partial()
+            await self._look_elsewhere()
         self._show_engine()
 
     def engine_snapshot(self, snapshot: Snapshot) -> None:
@@ -96,6 +99,29 @@ class ChatScreen(ChatCommands, ChatFind, PanelledScreen):
         self.query_one(TitleBar).show_context(snapshot.context_used_tok, snapshot.context_tok)
         self._warn_when_nearly_full(snapshot.context_used_tok, snapshot.context_tok)
         self.show_panels(snapshot)
+
+    async def _look_elsewhere(self) -> bool:
+        """Show what another moe-chat wrote in this chat; True where that was something new to read."""
+        changes = await self.sync.look()
+        if not changes.added and not changes.removed:
+            return False
+        words = " and ".join(
+            f"{what} {len(exchanges)} {'question' if len(exchanges) == 1 else 'questions'}"
+            for what, exchanges in (("wrote", changes.added), ("deleted", changes.removed))
+            if exchanges
+        )
+        self.notify(f"Another moe-chat {words} in this chat.", timeout=8)
+        return bool(changes.added)
+
+    async def ask(self, text: str) -> None:
+        """Ask a question, unless the user has to see first what another moe-chat has just written in this chat."""
+        if await self._look_elsewhere():
+            self.query_one(Prompt).give_back(text)
+            self.notify(
+                "Your question is in the prompt: read what is new, then send it.", severity="warning", timeout=8
+            )
+        else:
+            await self.flow.ask(text)
 
     def _show_engine(self) -> None:
         if not self.app.is_running:
@@ -139,7 +165,7 @@ class ChatScreen(ChatCommands, ChatFind, PanelledScreen):
     def _show_title(self) -> None:
         ready = self._bridge.ready
         model = ready.model_name if ready else self._bridge.config.model
-        self.query_one(TitleBar).show_chat(self.flow.domain.title, model)
+        self.query_one(TitleBar).show_chat(self.flow.domain.title, model, self.flow.version)
 
     # What the user does
 
@@ -171,6 +197,7 @@ class ChatScreen(ChatCommands, ChatFind, PanelledScreen):
 
     async def begin_chat(self, domain: Domain) -> None:
         """Leave this chat and begin one in `domain`."""
+        await self.close_sheets()
         await self.flow.begin_chat(domain)
         self.end_finding()
         self._show_title()
@@ -179,6 +206,7 @@ class ChatScreen(ChatCommands, ChatFind, PanelledScreen):
     async def open_chat(self, chat_id: str) -> bool:
         """Leave this chat and go on with one that was kept; False, and said, when it cannot be."""
         before = self.flow.domain.name
+        await self.close_sheets()
         try:
             is_there = await self.flow.open_chat(chat_id)
         except MoeChatError as error:

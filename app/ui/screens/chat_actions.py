@@ -11,11 +11,16 @@ from textual.widget import Widget
 from app.chat import clipboard
 from app.chat.exchange import Exchange
 from app.chat.external_editor import edit
+from app.chat.version_tree import version_rows
+from app.storage.bin import BIN_DAYS, Restored
+from app.ui.key_map import key_for
 from app.ui.markdown_style import code_blocks, parser
-from app.ui.screens.chat_choices import EditQuestion
+from app.ui.screens.chat_choices import AboutChat, EditQuestion
 from app.ui.screens.chat_flow import ChatFlow
+from app.ui.screens.chat_sync import ChatSync
 from app.ui.screens.confirm import Confirm
 from app.ui.screens.turn_flow import TurnFlow
+from app.ui.screens.versions import VersionsScreen
 from app.ui.widgets.prompt import Prompt
 from app.ui.widgets.transcript import Transcript
 from app.ui.widgets.turn import AnswerTurn, TurnWidget
@@ -26,6 +31,7 @@ class ChatActions(Screen[None]):
     """Actions on the turn that has the focus, else on the last one."""
 
     flow: ChatFlow
+    sync: ChatSync
     transcript: Transcript
 
     @property
@@ -113,13 +119,62 @@ class ChatActions(Screen[None]):
 
         async def delete(is_meant: bool | None) -> None:
             if is_meant:
-                self._say(await self.turns.delete(exchange))
+                problem = await self.turns.delete(exchange)
+                self._say(problem or f"Deleted; /undo restores it, for {BIN_DAYS} days.")
                 self.query_one(Prompt).focus()
 
         first_line = exchange.question.text.strip().partition("\n")[0][:200]
-        self.app.push_screen(
-            Confirm("Delete this question and its answer?", f"“{first_line}” They are gone for good."), delete
-        )
+        self.app.push_screen(Confirm("Delete this question and its answer?", f"“{first_line}”"), delete)
+
+    async def action_undo_delete(self) -> None:
+        """Restore what was deleted last in this chat, or the chat that was deleted last."""
+        try:
+            restored = await self.sync.undo()
+        except MoeChatError as error:
+            self.notify(f"{error.message} {error.hint}", severity="warning", markup=False)
+            return
+        where = "" if self.flow.conversation.chat_id in restored.chat_ids else f": {self._place_of(restored)}"
+        self.notify(f"Restored “{restored.deletion.title}”{where}.", timeout=6, markup=False)
+
+    def _place_of(self, restored: Restored) -> str:
+        if restored.deletion.is_chat:
+            return f"{key_for(self, 'app.chats')} lists it"
+        return f"its place was taken, so it is a version of its own; {key_for(self, 'chat.versions')} lists them"
+
+    async def action_change_context(self) -> None:
+        """Have a question and its answer in the context of later ones, or not."""
+        exchange = self.current
+        if exchange is None:
+            self.notify("There is no turn yet.")
+            return
+        problem = await self.turns.change_context(exchange)
+        now = "in the context" if exchange.is_in_context else "not in the context"
+        self._say(problem or f"This turn is {now} of what follows.")
+
+    def action_show_versions(self) -> None:
+        """The versions of this chat, as a tree."""
+        chat_id = self.flow.conversation.chat_id
+        try:
+            rows = version_rows(self.flow.recorder.versions(chat_id))
+        except MoeChatError as error:
+            self.notify(f"{error.message} {error.hint}", severity="error", markup=False)
+            return
+        if len(rows) < 2:
+            again, edit_key = key_for(self, "chat.regenerate"), key_for(self, "turn.edit")
+            self._say(f"This chat has one version. {again} answers again, {edit_key} asks a question differently.")
+            return
+
+        async def go(chosen: str | None) -> None:
+            if chosen is not None and chosen != self.flow.conversation.chat_id:
+                await self.open_chat(chosen)
+
+        self.app.push_screen(VersionsScreen(rows, chat_id), go)
+
+    async def close_sheets(self) -> None:
+        """Close what was opened over the chat and is about it: another chat is going to be shown."""
+        while isinstance(sheet := self.app.screen, AboutChat):
+            sheet.leave()
+            await self.app.pop_screen()
 
     async def action_version(self, step: int) -> None:
         """The next or previous version of the turn that has the focus."""
@@ -141,6 +196,10 @@ class ChatActions(Screen[None]):
     def action_toggle_thinking(self) -> None:
         """Open or fold what the model thought, everywhere."""
         self.transcript.show_all_thinking(not self.transcript.shows_thinking)
+
+    async def ask(self, text: str) -> None:
+        """Ask a question in this chat."""
+        raise NotImplementedError
 
     async def open_chat(self, chat_id: str) -> bool:
         """Go on with a chat that was kept; False when it cannot be."""

@@ -14,7 +14,14 @@ from textual.widgets import Static, TextArea
 from app.formatting.sanitise import visible
 
 
-class EditQuestion(ModalScreen[str | None]):
+class AboutChat:
+    """A sheet about the chat below it: it closes when another chat comes there."""
+
+    def leave(self) -> None:
+        """Keep what was typed: the sheet is about to close."""
+
+
+class EditQuestion(AboutChat, ModalScreen[str | None]):
     """A question in another wording."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -46,18 +53,22 @@ class EditQuestion(ModalScreen[str | None]):
             self.dismiss(text)
 
     def action_leave(self) -> None:
-        """Leave the question as it is; another wording is not lost."""
+        """Leave the question as it is."""
+        self.leave()
+        self.dismiss(None)
+
+    def leave(self) -> None:
+        """Another wording is not lost."""
         text = self.query_one(TextArea).text.strip()
         if text and text != self._text.strip():
             self._keep(text)
-        self.dismiss(None)
 
     def action_newline(self) -> None:
         """Break the line."""
         self.query_one(TextArea).insert("\n")
 
 
-class TextSheet(ModalScreen[None]):
+class TextSheet(AboutChat, ModalScreen[None]):
     """Lines to read."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,enter", "dismiss(None)", "Close")]

@@ -40,7 +40,7 @@ class ChatCommands(ChatActions):
             return
         self.query_one(Prompt).remember(message.text)
         if command is None:
-            await self.flow.ask(text)
+            await self.ask(text)
         elif command.action and not argument:
             await self.run_action(command.action)
         else:

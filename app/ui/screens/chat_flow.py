@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
 
+from app import profile_words
 from app.chat.conversation import Conversation, failure_text
 from app.chat.exchange import Exchange
-from app.chat.versions import versions_at
-from app.domains import profile_words
+from app.chat.versions import place_in_family, versions_at
 from app.domains.domain import Domain, domain_called
 from app.engine_link.bridge import EngineBridge
 from app.storage.recorder import Recorder
@@ -47,6 +47,8 @@ class ChatFlow:
         self.prefill: PrefillProgress | None = None
         self.full: Exchange | None = None
         """What met the end of the context, until the user has been asked what to do."""
+        self.version = (1, 1)
+        """Which version of the chat this is, and of how many."""
         self.recorder = recorder
         self.transcript = transcript
         self.lock = asyncio.Lock()
@@ -121,18 +123,20 @@ class ChatFlow:
 
     async def enter(self, conversation: Conversation) -> None:
         """Show another conversation. The lock is held."""
-        if conversation is not self.conversation:
+        left = self.conversation
+        if conversation is not left:
             self.stop()
-            self.conversation.save_partial()
+            left.save_partial()
         self.conversation, self.prefill, self.full = conversation, None, None
+        if conversation.chat_id != left.chat_id:
+            left.leave()
         self.place_versions()
         await self.transcript.show(conversation.exchanges)
 
     def place_versions(self) -> None:
-        """Know of every turn which version it is, and of how many."""
+        """Know of the chat and of every turn which version it is, and of how many."""
         chat_id, family = self.conversation.chat_id, self.recorder.family()
-        if not any(chat.chat_id == chat_id for chat in family):
-            return
+        self.version = place_in_family(family, chat_id)
         for exchange in self.conversation.exchanges:
             for position in (exchange.positions.start, exchange.positions.start + 1):
                 versions = versions_at(family, chat_id, position)
@@ -272,6 +276,8 @@ class ChatFlow:
         if owner is self.conversation:
             self.full = exchange if is_full else self.full
             await self.transcript.show_left_out()
+        else:
+            owner.leave()
 
     async def _engine_failed(self, failure: Failed) -> None:
         """The engine died or could not load: end what it was writing, say so once, keep the rest."""

@@ -14,11 +14,13 @@ from textual.widgets import Input, OptionList, Static
 
 from app.formatting.sanitise import visible
 from app.storage import chat_import, export
+from app.storage.bin import BIN_DAYS
 from app.storage.recorder import Recorder
 from app.storage.records import ChatPlace
 from app.storage.store import ChatStore
 from app.storage.words import Family, num_turns
-from app.ui.key_map import bindings_of
+from app.ui.key_map import bindings_of, key_for
+from app.ui.screens.bin import BinScreen
 from app.ui.screens.confirm import Confirm
 from app.ui.widgets.chat_list import ChatList
 from app.ui.widgets.key_line import KeyLine
@@ -81,7 +83,7 @@ class ChatsScreen(ModalScreen[ChatPlace | None]):
         match action:
             case "open" | "rename" | "delete" | "export":
                 return is_searching and has_chat
-            case "import" | "move":
+            case "import" | "move" | "undo" | "bin":
                 return is_searching
             case _:
                 return True
@@ -157,12 +159,25 @@ class ChatsScreen(ModalScreen[ChatPlace | None]):
 
         def delete(is_meant: bool | None) -> None:
             if is_meant:
-                for chat_id in chat_ids:
-                    self._recorder.delete_chat(chat_id)
+                self._recorder.delete_chats(chat_ids)
                 self._show()
-                self._note("Deleted.")
+                self._note(f"Deleted. {self._undo_key} restores it; the bin keeps it for {BIN_DAYS} days.")
 
-        self.app.push_screen(Confirm("Delete a chat", f"Delete{all_of_it} {about}? It cannot be undone."), delete)
+        self.app.push_screen(Confirm("Delete a chat", f"Delete{all_of_it} {about}?"), delete)
+
+    def action_undo(self) -> None:
+        """Restore the chat that was deleted last."""
+        try:
+            restored = self._recorder.undo()
+        except MoeChatError as error:
+            self._note(f"{error.message} {error.hint}", is_error=True)
+            return
+        self._show()
+        self._note(f"Restored “{restored.deletion.title}”.")
+
+    def action_bin(self) -> None:
+        """Everything that can be restored."""
+        self.app.push_screen(BinScreen(self._store, self._recorder), lambda _: self._show())
 
     def action_back(self) -> None:
         """Take the question back; else empty the search; else leave."""
@@ -232,6 +247,10 @@ class ChatsScreen(ModalScreen[ChatPlace | None]):
         note = self.query_one("#chats-note", Static)
         note.set_class(is_error, "-warning")
         note.update(visible(text))
+
+    @property
+    def _undo_key(self) -> str:
+        return key_for(self, "chats.undo")
 
     @property
     def _list(self) -> ChatList:

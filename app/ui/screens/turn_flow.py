@@ -9,6 +9,8 @@ from app.ui.key_map import key_for
 from app.ui.screens.chat_flow import ChatFlow
 from engine.config import EXACT
 
+_NOT_HERE = "That turn is not in this chat."
+
 
 class TurnFlow:
     """Works on the conversation of a flow. Every step returns what stands in its way; empty: it was done."""
@@ -33,8 +35,8 @@ class TurnFlow:
         Under EXACT, one that built on approximate context gets a context that is computed exactly.
         """
         async with self._flow.lock:
-            if self._flow.is_busy:
-                return self._busy
+            if problem := self._problem_with(exchange):
+                return problem
             bridge, answer = self._flow.bridge, exchange.answer
             recomputes = exchange.is_on_approximate_context and bridge.coming_mode == EXACT
             if answer is not None and (answer.text or answer.thinking):
@@ -50,9 +52,9 @@ class TurnFlow:
 
     async def ask_differently(self, exchange: Exchange, text: str) -> str:
         """Ask another question in place of one, in a branch of the chat: the earlier one stays in the old one."""
-        if self._flow.is_busy:
-            return self._busy
         async with self._flow.lock:
+            if problem := self._problem_with(exchange):
+                return problem
             number = self._conversation.exchanges.index(exchange)
             await self._flow.enter(self._conversation.branch(number))
         await self._flow.ask(text)
@@ -64,8 +66,10 @@ class TurnFlow:
     async def go_on(self, exchange: Exchange, *, trims_oldest: bool = False) -> str:
         """Continue an answer that was stopped or cut."""
         async with self._flow.lock:
-            if self._flow.is_busy:
-                return self._busy
+            if problem := self._problem_with(exchange):
+                return problem
+            if exchange.is_elsewhere:
+                return "Another moe-chat is writing that answer."
             if not exchange.can_resume:
                 return "That answer is complete; there is nothing to continue."
             if exchange is not self._conversation.exchanges[-1]:
@@ -79,20 +83,42 @@ class TurnFlow:
     async def branch(self, exchange: Exchange) -> str:
         """Go on after a turn in a chat of its own."""
         async with self._flow.lock:
-            number = self._conversation.exchanges.index(exchange)
             if exchange.answer is None or exchange.is_live:
                 return self._busy
+            if exchange not in self._conversation.exchanges:
+                return _NOT_HERE
+            number = self._conversation.exchanges.index(exchange)
             await self._flow.enter(self._conversation.branch(number + 1))
             return ""
 
     async def delete(self, exchange: Exchange) -> str:
-        """Delete a question and its answer from the chat and the store."""
+        """Move a question and its answer to the bin."""
         async with self._flow.lock:
             if exchange.is_live:
                 return self._busy
+            if exchange not in self._conversation.exchanges:
+                return _NOT_HERE
             self._conversation.delete(exchange)
             await self._flow.transcript.remove_exchange(exchange)
             return ""
+
+    async def change_context(self, exchange: Exchange) -> str:
+        """Have later questions asked without an exchange that they are asked with, or the other way round."""
+        async with self._flow.lock:
+            if exchange not in self._conversation.exchanges:
+                return _NOT_HERE
+            if exchange.is_live or exchange.is_waiting:
+                return "It is in the context while it is answered."
+            self._conversation.put_into_context(exchange, not exchange.is_in_context)
+            if (answer := self._flow.transcript.answer_of(exchange)) is not None:
+                await answer.finish()
+            await self._flow.transcript.show_left_out()
+            return ""
+
+    def _problem_with(self, exchange: Exchange) -> str:
+        if self._flow.is_busy:
+            return self._busy
+        return "" if exchange in self._conversation.exchanges else _NOT_HERE
 
     def other_version(self, exchange: Exchange, step: int, *, of_answer: bool) -> str | None:
         """The chat with the next or previous version of a turn, if there is one."""

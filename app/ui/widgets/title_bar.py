@@ -27,9 +27,10 @@ class TitleBar(Horizontal):
         yield Static(Content.styled(f"ctx {figures.DASH}", "$quiet"), id="context-meter", markup=False)
         yield ModeBadge("mode-badge")
 
-    def show_chat(self, domain: str, model: str) -> None:
-        """Name the chat."""
+    def show_chat(self, domain: str, model: str, version: tuple[int, int] = (1, 1)) -> None:
+        """Name the chat, and which of its versions it is where there are several."""
         parts: list[str | tuple[str, str]] = [("moe-chat", "bold $primary"), (" · ", "$faint"), domain]
+        parts += [(" · ", "$faint"), "version {} of {}".format(*version)] if version[1] > 1 else []
         parts += [(" · ", "$faint"), (model, "$quiet")] if model else []
         self._update("#title", Content.assemble(*parts))
 

@@ -31,6 +31,14 @@ class Transcript(RowWindow):
         await self.to_end()
         await self._insert(len(self.entries), Entry(exchange))
 
+    async def add_exchange(self, exchange: Exchange, *, before: Exchange | None = None) -> None:
+        """Show a question and its answer, at the end or before another question."""
+        entry = self.entry_of(before, is_answer=False) if before is not None else None
+        at = self.entries.index(entry) if entry is not None else len(self.entries)
+        await self._insert(at, Entry(exchange))
+        if exchange.answer is not None:
+            await self._insert(at + 1, Entry(exchange, is_answer=True))
+
     async def add_answer(self, exchange: Exchange) -> None:
         """Open an answer below its question, or open it again."""
         if (known := self.entry_of(exchange, is_answer=True)) is not None:

@@ -51,7 +51,7 @@ class TurnWidget(Widget, can_focus=True):
 
     def show_left_out(self) -> None:
         """Whether the model still sees the turn."""
-        self.set_class(self.exchange.is_left_out, "-left-out")
+        self.set_class(self.exchange.is_unseen, "-left-out")
 
     def mark_parts(self, pattern: re.Pattern[str] | None, current: tuple[str, int] | None = None) -> None:
         """Mark what was found, and more strongly the match of the part and number `current`."""

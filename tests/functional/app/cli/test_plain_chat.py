@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import engine_run
-from app.cli import main as cli
+from app.cli.main import engine_run
+from app.cli.main import main as cli
 from app.storage.paths import AppPaths
 from app.storage.store import ChatStore
 from engine.api import Command, SetDomain, SetMode, Submit
@@ -100,11 +100,18 @@ def test_again_computes_an_approximate_context_anew(chat: Chat, capsys: pytest.C
 
 
 def test_again_keeps_the_earlier_answer_in_another_version(chat: Chat) -> None:
-    engine, _ = chat("capital?", "/again", "/undo")
+    engine, _ = chat("capital?", "/again", "/delete")
     assert _texts(engine) == [["capital?"], ["capital?"]]
     assert _titles().count("capital?") == 1
     engine, _ = chat("capital?", "/again")
     assert _titles().count("capital?") == 3
+
+
+def test_what_was_deleted_is_restored_and_told_to_the_model_again(chat: Chat) -> None:
+    engine, _ = chat("capital?", "/delete", "of France?", "/undo", "and now?")
+    assert _texts(engine)[-1] == ["of France?", "and now?"]  # its place was taken: it is a version of its own
+    engine, _ = chat("capital?", "/delete", "/undo", "and now?")
+    assert _texts(engine)[-1] == ["capital?", "and now?"]
 
 
 def test_an_answer_that_was_cut_is_continued(chat: Chat) -> None:
@@ -128,7 +135,8 @@ def test_an_answer_that_was_cut_is_continued(chat: Chat) -> None:
         ("/new astrology", "Unknown domain 'astrology'."),
         ("/open zzz", "No chat's id begins with 'zzz'."),
         ("/again", "There is no answer yet."),
-        ("/undo", "There is no answer yet."),
+        ("/delete", "There is no answer yet."),
+        ("/undo", "Nothing was deleted."),
         ("/export", "There is nothing to export yet."),
         ("/thinking high", "cannot be told to think 'high'"),
     ],
@@ -166,7 +174,7 @@ def test_what_a_given_up_answer_still_says_is_not_the_next_ones(
     chat: Chat, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first answer is stopped, and the engine takes longer to end it than anybody waits."""
-    monkeypatch.setattr("app.cli.commands.plain_commands.PATIENT_WAIT_S", 0.0)
+    monkeypatch.setattr("app.cli.main.commands.plain_commands.PATIENT_WAIT_S", 0.0)
 
     def script(engine: FakeEngine, command: Command) -> None:
         if isinstance(command, Submit) and command.request_id == 1:

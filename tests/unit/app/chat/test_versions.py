@@ -44,3 +44,10 @@ def test_turns_that_are_shared_or_alone_have_one_version() -> None:
 
 def test_a_branch_whose_parent_was_deleted_stands_alone() -> None:
     assert versions_at([chat("b", None, 2), chat("c", "gone", 2)], "c", 3) == ["c"]
+
+
+def test_a_circle_of_links_ends() -> None:
+    circle = [chat("a", "c", 5), chat("b", "a", 5), chat("c", "b", 5), chat("d", "b", 3), chat("e", "e", 4)]
+    assert versions_at(circle, "d", 4) == ["a", "d"]
+    assert versions_at(circle, "b", 4) == ["b", "d"]
+    assert versions_at(circle, "e", 2) == ["e"]

@@ -117,7 +117,7 @@ def test_a_changed_store_keeps_its_own_and_gets_the_whole_forest(forest: list[Ke
                 case "went on":
                     store.save_turn(TurnRecord(kept.chat_id, len(kept.turns), USER, "and further"))
                 case "cut":
-                    store.delete_turns(kept.chat_id, 0)
+                    store.delete_turns(turn.turn_id for turn in store.turns(kept.chat_id))
                 case "renamed":
                     store.rename(kept.chat_id, "another name")
         before = export.with_versions(store, [chat.chat_id for chat in store.chats()])

@@ -115,7 +115,7 @@ def test_the_index_follows_every_change(store: ChatStore) -> None:
     turn.text = "first reply"
     store.save_turn(turn)
     assert len(store.search("answer")) == 1
-    store.delete_turns(chat.chat_id, 2)
+    store.delete_turns(turn.turn_id for turn in store.turns(chat.chat_id)[2:])
     assert store.search("answer") == []
     assert len(store.search("reply")) == 1
     store.rename(chat.chat_id, "A name")

@@ -275,9 +275,11 @@ def test_what_is_deleted_before_it_was_written_is_never_written(db_path: Path) -
     for chat in (gone, cut):
         recorder.save_chat(chat)
         recorder.save_turn(_turn(chat, "question"))
-        recorder.save_turn(_turn(chat, "answer", 1))
-    recorder.delete_chat(gone.chat_id)
-    recorder.delete_turns(cut.chat_id, 1)
+        answer = _turn(chat, "answer", 1)
+        answer.turn_id = "answer" if chat is cut else answer.turn_id
+        recorder.save_turn(answer)
+    recorder.delete_chats([gone.chat_id])
+    recorder.delete_turns(cut.chat_id, ["answer"])
     recorder.rename(cut.chat_id, "cut")
     recorder.save_turn(_turn(gone, "late", 2))
     other.execute("ROLLBACK")
@@ -304,7 +306,7 @@ def test_a_deleted_chat_that_is_imported_again_is_kept_as_it_goes_on(db_path: Pa
     store = ChatStore(db_path)
     recorder = Recorder(store, lambda _: None)
     chat = _kept(store, "question")
-    recorder.delete_chat(chat.chat_id)
+    recorder.delete_chats([chat.chat_id])
     assert recorder.load(chat.chat_id) is None
     store.save_whole(chat, [_turn(chat, "question")])
     assert recorder.load(chat.chat_id) is not None
