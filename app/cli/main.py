@@ -89,8 +89,11 @@ def _flush() -> None:
 
 def _report(error: Exception) -> int:
     from app.process.crash_log import describe, log_crash
+    from app.storage.system_errors import SystemRefusal, advice
     from engine.errors import ConfigError, MoeChatError
 
+    if isinstance(error, OSError) and advice(error):  # what the system refuses is no error of the program
+        error = SystemRefusal(error)
     # The engine's errors arrive as words: its complaint about settings is told apart by its title.
     if not isinstance(error, MoeChatError):
         tell(log_crash(error))

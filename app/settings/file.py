@@ -7,6 +7,7 @@ then.
 
 from __future__ import annotations
 
+import io
 import os
 import tempfile
 import tomllib
@@ -16,6 +17,7 @@ from typing import NamedTuple
 
 from app.settings import file_places
 from app.settings.setting import Value
+from app.storage.system_errors import open_file, reason
 
 _HEAD = "Settings of moe-chat. The app changes them too; what is not set has its default."
 
@@ -47,7 +49,7 @@ class SettingsFile:
         except FileNotFoundError:
             return ReadResult({}, (), {})
         except OSError as error:
-            problem = f"The settings {self.path} cannot be read ({error.strerror}). The defaults hold."
+            problem = f"The settings {self.path} cannot be read ({reason(error)}). The defaults hold."
             return ReadResult({}, (problem,), {})
         except (ValueError, RecursionError) as error:
             problem = f"{self._misread(error)} The defaults hold, and nothing is saved until it is mended."
@@ -90,9 +92,8 @@ class SettingsFile:
         _replace(self.path.resolve(), tomlkit.dumps(document))
 
     def _text(self) -> str:
-        if self.path.exists() and not self.path.is_file():
-            raise OSError(22, "it is not a file")
-        return self.path.read_text(encoding="utf-8")
+        with io.TextIOWrapper(open_file(self.path), encoding="utf-8") as file:
+            return file.read()
 
     def _misread(self, error: Exception) -> str:
         """Where the file stops being TOML, and why, for a person."""

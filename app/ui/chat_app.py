@@ -67,7 +67,8 @@ class ChatApp(TypingApp, ConfiguredApp):
         super().__init__(bridge, settings, is_light_terminal=is_light_terminal)
         self._bridge = bridge
         self._store = store
-        self._recorder = Recorder(store, self._tell)
+        self.recorder = Recorder(store, self._tell)
+        """What is not saved when the app has ended is still there."""
         self._notices = notices
         self._chat: ChatScreen | None = None
         self._is_welcoming = False
@@ -96,7 +97,7 @@ class ChatApp(TypingApp, ConfiguredApp):
             import app.ui.screens.help  # noqa: F401
 
             self._keep()
-            self.run_worker(self._recorder.check())
+            self.run_worker(self.recorder.check())
 
     def _keep(self) -> None:
         """What is there now stays to the end: the garbage collector need not go through it each time (70 ms)."""
@@ -128,7 +129,7 @@ class ChatApp(TypingApp, ConfiguredApp):
         if self._chat is not None:
             self._chat.flow.save_partial()
         self._bridge.close()
-        self._recorder.close()
+        self.recorder.close()
 
     async def _beat(self) -> None:
         """Drain the engine's events, and show what there is to show."""
@@ -160,7 +161,7 @@ class ChatApp(TypingApp, ConfiguredApp):
         """The screen of the chat, made when it is first needed."""
         from app.ui.screens.chat import ChatScreen
 
-        self._chat = ChatScreen(self._bridge, self._recorder, self.settings.sampling(), self._as_set(domain))
+        self._chat = ChatScreen(self._bridge, self.recorder, self.settings.sampling(), self._as_set(domain))
         self.settings_changed()
         await self.push_screen(self._chat)
         self._keep()
@@ -221,7 +222,7 @@ class ChatApp(TypingApp, ConfiguredApp):
 
         if not isinstance(self.screen, ChatsScreen):
             open_chat_id = self._chat.flow.conversation.chat_id if self._chat is not None else None
-            self.push_screen(ChatsScreen(self._store, self._recorder, open_chat_id), self._open_chat)
+            self.push_screen(ChatsScreen(self._store, self.recorder, open_chat_id), self._open_chat)
 
     async def _open_chat(self, place: ChatPlace | None) -> None:
         """A chat was chosen in the list."""

@@ -12,8 +12,12 @@ from app.settings.schema import THEME_SYSTEM
 from app.settings.settings import Settings
 from app.storage.paths import AppPaths, make_private
 from app.storage.store import ChatStore
+from app.storage.unsaved import finish
 from app.ui.terminal_background import has_light_background
 from engine.errors import ConfigError
+
+_LOCK_WAIT_S = 3.0
+"""How long the end waits for another program that holds the chat database, once the screen has been put back."""
 
 
 def chat(arguments: argparse.Namespace) -> int:
@@ -35,6 +39,8 @@ def chat(arguments: argparse.Namespace) -> int:
         store = ChatStore(paths.chats_db, checks_at_open=False)
         app = ChatApp(bridge, store, settings, notices, is_light_terminal=is_light)
         app.run()
+        if (unsaved := finish(app.recorder, _LOCK_WAIT_S)) is not None:
+            raise unsaved
         return app.return_code or 0
     finally:
         bridge.close()

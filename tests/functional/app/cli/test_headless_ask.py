@@ -157,17 +157,6 @@ def test_an_error_in_mid_answer_keeps_what_there_is(
     assert (answer.text, answer.state) == ("Half an ans", FAILED)
 
 
-def test_a_locked_database_stops_no_answer(
-    play: Callable[[Play], FakeEngine], capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    (tmp_path / "data").write_text("a file where the folder should be")
-    play(say_paris)
-    assert cli.main(["ask", "capital?"]) == 0
-    printed = capsys.readouterr()
-    assert printed.out == "It is Paris.\n"
-    assert "cannot be written" in printed.err
-
-
 def test_json_holds_nothing_that_a_terminal_obeys(
     play: Callable[[Play], FakeEngine], capsys: pytest.CaptureFixture[str]
 ) -> None:
