@@ -13,13 +13,16 @@ from typing import TYPE_CHECKING, ClassVar
 
 from rich.console import RenderableType
 from rich.text import Text
+from textual import events
 from textual.binding import BindingType
+from textual.driver import Driver
 from textual.screen import Screen
 
 from app.domains.domain import Domain, all_domains, domain_called
 from app.engine_link.bridge import EngineBridge
 from app.formatting.sanitise import visible
 from app.process.crash_log import log_crash
+from app.process.job_control import has_job_control
 from app.process.stop_signals import END_S, exit_code_of
 from app.settings.setting import Value
 from app.settings.settings import Settings
@@ -31,6 +34,7 @@ from app.ui.engine_watch import EngineWatch
 from app.ui.key_map import bindings_of
 from app.ui.screens.domain_menu import DomainMenu
 from app.ui.screens.typed_text import TypingApp
+from app.ui.terminal_input import TerminalDriver
 from engine.errors import MoeChatError
 from engine.events import Notice
 
@@ -74,6 +78,12 @@ class ChatApp(TypingApp, ConfiguredApp):
         self._is_welcoming = False
         """The next domain that is chosen is the one the menu will propose."""
         self._watch = EngineWatch(self, bridge)
+        self.typed_before = ""
+        """What the user typed before there was a prompt."""
+
+    def get_driver_class(self) -> type[Driver]:
+        """A driver whose reader no byte of the terminal ends."""
+        return TerminalDriver
 
     def on_mount(self) -> None:
         loop = asyncio.get_running_loop()
@@ -89,6 +99,8 @@ class ChatApp(TypingApp, ConfiguredApp):
         for notice in self._notices:
             self.notify(notice, severity="warning", timeout=8, markup=False)
         self.set_interval(_BEAT_S, self._beat)
+        if self.typed_before:
+            self.call_after_refresh(self.post_message, events.Paste(self.typed_before))
 
     def _import_the_rest(self) -> None:
         """What the first frame does not need (90 ms), while the user looks at it."""
@@ -247,7 +259,9 @@ class ChatApp(TypingApp, ConfiguredApp):
 
     def action_suspend_process(self) -> None:
         """To the shell, with the rest of the job, such as the `make` that started the app and would wait for it."""
-        if not self.is_headless:
+        if not has_job_control():
+            self.notify("There is no shell to suspend to.", severity="warning", timeout=4)
+        elif not self.is_headless:
             with self.suspend():
                 os.kill(0, signal.SIGSTOP)
 

@@ -1,6 +1,7 @@
-"""The program on a played engine, as a process of its own: python -m tests.functional.app.on_played_engine ARGUMENTS.
+"""The program on an engine of tests, a process of its own: python -m tests.functional.app.on_played_engine ARGUMENTS.
 
-What surrounds a process (full disks, few descriptors, streams) is tried on it without the seconds that torch takes.
+Commands have one that answers at once, the app one that writes slowly. What surrounds a process (full disks, few
+descriptors, streams, terminals) is tried on it without the seconds that torch takes.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from engine.api import Command, Diagnose, ShowProfile, Submit
 from engine.events import TaskEnded
 from tests.functional.app.fake_engine import FakeEngine
 from tests.functional.app.played_engine import PlayedEngine, say_paris
+from tests.functional.app.scripted_engine import ScriptedEngine
 
 
 def _play(engine: FakeEngine, command: Command) -> None:
@@ -33,7 +35,8 @@ def make_link(paths: AppPaths) -> FakeEngine:
 
 def main() -> int:
     """Run the program; returns its exit code."""
-    engine_run.make_link = launch.make_link = make_link
+    engine_run.make_link = make_link
+    launch.make_link = lambda paths: ScriptedEngine(load_s=0.01, token_s=0.08)
     return cli.main(sys.argv[1:])
 
 

@@ -201,7 +201,7 @@ def test_leaving_the_app_says_what_is_not_kept(tmp_path: Path) -> None:
             terminal.send("capital?")
             terminal.see("capital?")
             terminal.send(ENTER)
-            terminal.see("It is Paris.", "in memory")
+            terminal.see("Paris", "in memory")
             terminal.send(CTRL_Q)
             assert terminal.wait(20) == cli.EXIT_FAILED
             terminal.see("Not saved", "moe-chat-unsaved-")
