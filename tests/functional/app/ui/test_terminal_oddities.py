@@ -73,6 +73,15 @@ def _answer(store: ChatStore) -> str:
     return turns[1].text if len(turns) == 2 else ""
 
 
+def test_a_terminal_that_cannot_draw_has_the_plain_chat(open_app: Open) -> None:
+    app = open_app(TERM="dumb")
+    app.see("TERM is dumb", "/help lists commands")
+    app.send("capital?\n")
+    app.see("It is Paris.")
+    app.send("/quit\n")
+    assert app.wait(20) == 0
+
+
 WORDS = (
     "government",
     "Middle",
