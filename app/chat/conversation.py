@@ -228,20 +228,25 @@ class Conversation:
 
     def _messages_up_to(self, last: Exchange) -> tuple[Message, ...]:
         """The system prompt, earlier exchanges that have an answer, the question, and what is to be continued."""
-        messages = [Message("system", self.chat.system_prompt)] if self.chat.system_prompt else []
+        messages = [_message("system", self.chat.system_prompt)] if self.chat.system_prompt else []
         for exchange in self.exchanges:
             if exchange is last:
                 break
             if exchange.answer is not None and exchange.answer.text.strip():
-                messages += [Message(USER, exchange.question.text), _message(exchange.answer)]
-        messages.append(Message(USER, last.question.text))
+                messages += [_message(USER, exchange.question.text), _answer_message(exchange.answer)]
+        messages.append(_message(USER, last.question.text))
         if last.is_resuming and last.answer is not None:
-            messages.append(_message(last.answer))
+            messages.append(_answer_message(last.answer))
         return tuple(messages)
 
 
-def _message(answer: TurnRecord) -> Message:
-    return Message(ASSISTANT, answer.text, answer.thinking)
+def _message(role: str, text: str, thinking: str = "") -> Message:
+    """A message as a tokenizer takes it, wherever its text came from."""
+    return Message(role, whole(text), whole(thinking))
+
+
+def _answer_message(answer: TurnRecord) -> Message:
+    return _message(ASSISTANT, answer.text, answer.thinking)
 
 
 def failure_text(failure: Failed) -> str:

@@ -7,6 +7,7 @@ then.
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import tempfile
@@ -15,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from app.formatting.sanitise import whole
 from app.settings import file_places
 from app.settings.setting import Value
 from app.storage.system_errors import open_file, reason
@@ -89,7 +91,10 @@ class SettingsFile:
                 document[table][name] = value
             elif isinstance(document.get(table), dict):
                 document[table].pop(name, None)
-        _replace(self.path.resolve(), tomlkit.dumps(document))
+        text = tomlkit.dumps(document)
+        if whole(text) != text:
+            raise OSError(errno.EILSEQ, "a name that is no UTF-8 cannot be kept in it")
+        _replace(self.path.resolve(), text)
 
     def _text(self) -> str:
         with io.TextIOWrapper(open_file(self.path), encoding="utf-8") as file:

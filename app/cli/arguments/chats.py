@@ -38,7 +38,7 @@ def add_chats(commands: Commands) -> None:
     renamed.add_argument("title", nargs="+", metavar="TITLE", help='the title; "" makes one from the first question')
     deleted = _add(kinds, "delete", "delete chats, after asking")
     deleted.add_argument("chat", nargs="+", metavar="CHAT", help=_CHAT)
-    deleted.add_argument("--yes", action="store_true", help="do not ask")
+    deleted.add_argument("-y", "--yes", action="store_true", help="do not ask")
 
 
 def _add_files(kinds: Commands) -> None:
