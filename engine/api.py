@@ -29,9 +29,10 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Load a model, replacing the one that is loaded."""
+    """Load a model, replacing the one that is loaded. Its end (EngineReady, Failed) has the same id."""
 
     config: EngineConfig
+    request_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

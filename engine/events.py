@@ -57,6 +57,8 @@ class EngineReady:
     thinking_choices: tuple[str, ...] = ()
     """Values of `Submit.thinking`: () where the chat template has no such switch; ("off", "on"); or efforts, least
     first, such as ("low", "medium", "high")."""
+    request_id: int | None = None
+    """Of the `Load`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +204,7 @@ class DomainSet:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Something went wrong. `request_id` None: loading, or the engine itself. Details are in the log."""
+    """Something went wrong. `request_id` None: the engine itself, or a load without an id. Details are in the log."""
 
     request_id: int | None
     title: str

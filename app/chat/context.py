@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from app.chat.exchange import Exchange
+from app.formatting.sanitise import whole
 from app.storage.records import ASSISTANT, USER, TurnRecord
 from engine.api import Message
 
@@ -15,7 +16,7 @@ def messages(system_prompt: str, exchanges: Iterable[Exchange], last: Exchange) 
     A question in the context that has no answer stands before the next one in one message: many templates take
     questions and answers in turn only.
     """
-    told = [Message("system", system_prompt)] if system_prompt else []
+    told = [_message("system", system_prompt)] if system_prompt else []
     unanswered: list[str] = []
     for exchange in exchanges:
         if exchange is last:
@@ -24,11 +25,11 @@ def messages(system_prompt: str, exchanges: Iterable[Exchange], last: Exchange) 
             continue
         unanswered.append(exchange.question.text)
         if exchange.answer is not None and exchange.is_answered:
-            told += [Message(USER, "\n\n".join(unanswered)), _message(exchange.answer)]
+            told += [_message(USER, "\n\n".join(unanswered)), _answer(exchange.answer)]
             unanswered = []
-    told.append(Message(USER, "\n\n".join([*unanswered, last.question.text])))
+    told.append(_message(USER, "\n\n".join([*unanswered, last.question.text])))
     if last.is_resuming and last.answer is not None:
-        told.append(_message(last.answer))
+        told.append(_answer(last.answer))
     return tuple(told)
 
 
@@ -44,5 +45,10 @@ def first_exchanges(exchanges: Iterable[Exchange], num_messages: int) -> list[Ex
     return found
 
 
-def _message(answer: TurnRecord) -> Message:
-    return Message(ASSISTANT, answer.text, answer.thinking)
+def _message(role: str, text: str, thinking: str = "") -> Message:
+    """A message as a tokenizer takes it, wherever its text came from."""
+    return Message(role, whole(text), whole(thinking))
+
+
+def _answer(answer: TurnRecord) -> Message:
+    return _message(ASSISTANT, answer.text, answer.thinking)

@@ -37,6 +37,11 @@ class Conversation:
         recorder.save_chat(chat)
 
     @property
+    def is_saved(self) -> bool:
+        """Everything that was to be written by now is."""
+        return self._recorder.problem is None
+
+    @property
     def chat_id(self) -> str:
         """Its id in the store."""
         return self.chat.chat_id

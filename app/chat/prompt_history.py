@@ -9,6 +9,9 @@ import os
 from pathlib import Path
 from typing import BinaryIO
 
+from app.formatting.sanitise import text_of, whole
+from app.storage.system_errors import open_file
+
 MAX_ENTRIES = 500
 MAX_CHARACTERS = 50_000
 """What is longer is remembered while the app runs, and not kept."""
@@ -37,11 +40,11 @@ class PromptHistory:
 
 def _read(path: Path) -> list[str]:
     texts = []
-    with contextlib.suppress(OSError), path.open(encoding="utf-8", errors="replace") as file:
+    with contextlib.suppress(OSError), open_file(path) as file:
         for line in file:
             with contextlib.suppress(ValueError):
-                if isinstance(text := json.loads(line), str):
-                    texts.append(text)
+                if isinstance(text := json.loads(text_of(line)), str):
+                    texts.append(whole(text))
     return texts[-MAX_ENTRIES:]
 
 
@@ -59,7 +62,7 @@ def _append(path: Path, line: str) -> None:
 def _locked(path: Path) -> BinaryIO:
     """The file, locked until it is closed; never one that another instance has just replaced. Raises OSError."""
     while True:
-        file = os.fdopen(os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600), "a+b")
+        file = open_file(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         fcntl.flock(file, fcntl.LOCK_EX)
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(path.stat(), os.fstat(file.fileno())):

@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 from app.chat.conversation import Conversation
 from app.chat.exchange import Exchange
-from app.cli.engine_run import EngineFailure, Interrupt, events_until_stopped
+from app.cli.engine_run import EngineFailure, Interrupt, events_until_stopped, is_of
 from app.cli.output.screen import HeadlessScreen
 from app.domains import profile_words
 from app.engine_link.bridge import EngineLink
 from engine.api import Cancel, SetDomain, SetMode
-from engine.errors import ConfigError
+from engine.errors import ConfigError, EngineDiedError
 from engine.events import EngineReady, Event, Failed, ModeChanged, Profiles, TextDelta, TurnEnded
 
 _SAVE_EVERY_S = 1.0
@@ -48,23 +48,32 @@ class HeadlessAnswers:
     def _follow(self, conversation: Conversation, exchange: Exchange, interrupt: Interrupt) -> TurnEnded | None:
         self._last_request_id += 1
         request_id = self._last_request_id
-        self._link.send(conversation.begin(exchange, request_id, self.mode))
+        self._screen.answered_by = {"domain": conversation.chat.domain, "model": self.ready.model_name}
+        try:
+            self._link.send(conversation.begin(exchange, request_id, self.mode))
+        except EngineDiedError as error:
+            raise self._failed(
+                conversation, exchange, Failed(request_id, error.title, error.message, error.hint, is_fatal=True)
+            ) from error
         saved_at = time.monotonic()
         for event in events_until_stopped(self._link, interrupt, lambda: self._link.send(Cancel(request_id))):
-            if getattr(event, "request_id", None) not in (None, request_id):
-                continue  # of an answer that was stopped and given up
-            self._screen.event(event)
             self._keep(conversation, event)
+            if not is_of(event, request_id):
+                continue  # the end of an answer that was stopped and given up: kept, and not shown
+            self._screen.event(event)
             if isinstance(event, TurnEnded):
                 return event
             if isinstance(event, Failed):
-                self._screen.end_text()
-                conversation.fail(exchange, event)
-                raise EngineFailure(event)
+                raise self._failed(conversation, exchange, event)
             if time.monotonic() - saved_at >= _SAVE_EVERY_S:
                 saved_at = time.monotonic()
                 conversation.save_partial()
         return None
+
+    def _failed(self, conversation: Conversation, exchange: Exchange, failure: Failed) -> EngineFailure:
+        self._screen.end_text()
+        conversation.fail(exchange, failure)
+        return EngineFailure(failure)
 
     def set_mode(self, mode: str) -> None:
         """EXACT or APPROX from the next answer on."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -15,10 +16,12 @@ from app.process.instance import InstanceLock
 from app.storage.paths import AppPaths, make_private
 from engine.api import Load
 from engine.config import EngineConfig
-from engine.errors import MoeChatError
+from engine.errors import EngineDiedError, MoeChatError
 from engine.events import EngineReady, Event, Failed
 
 EXIT_OK, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 130
+LOAD_ID = 0
+"""The id of a load; what is asked of the loaded model has higher ones."""
 
 _POLL_S = 0.1
 _STOP_WAIT_S = 0.6
@@ -113,8 +116,8 @@ def counted_as_running(screen: HeadlessScreen) -> Iterator[None]:
 def running_engine(config: EngineConfig, screen: HeadlessScreen) -> Iterator[tuple[EngineLink, EngineReady]]:
     """An engine with its model loaded, closed at the end whatever happens. Raises EngineFailure."""
     with started_engine(AppPaths.from_environment(), screen) as link:
-        link.send(Load(config))
-        for event in events_of(link):
+        link.send(Load(config, LOAD_ID))
+        for event in events_of(link, LOAD_ID):
             screen.event(event)
             if isinstance(event, EngineReady):
                 yield link, event
@@ -123,11 +126,16 @@ def running_engine(config: EngineConfig, screen: HeadlessScreen) -> Iterator[tup
                 raise EngineFailure(event)
 
 
-def events_of(link: EngineLink) -> Iterator[Event]:
-    """Events as they come, without end."""
+def is_of(event: Event, request_id: int) -> bool:
+    """Whether an event is of this request, or of none; those of a request that was given up are not."""
+    return getattr(event, "request_id", None) in (None, request_id)
+
+
+def events_of(link: EngineLink, request_id: int) -> Iterator[Event]:
+    """Events of a request, and of none, as they come, without end."""
     while True:
         event = link.wait_event(_POLL_S)
-        if event is not None:
+        if event is not None and is_of(event, request_id):
             yield event
 
 
@@ -140,4 +148,5 @@ def events_until_stopped(link: EngineLink, interrupt: Interrupt, on_interrupt: C
             yield event
         if interrupt.since is not None and not is_told:
             is_told = True
-            on_interrupt()
+            with contextlib.suppress(EngineDiedError):  # an event tells its end
+                on_interrupt()

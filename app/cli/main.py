@@ -37,10 +37,18 @@ _RUNNERS = {
 
 def _run(arguments: argparse.Namespace) -> int:
     runner = _RUNNERS.get(arguments.command) or (
-        "app.cli.commands.plain_chat:run" if arguments.plain else "app.ui.launch:chat"
+        "app.cli.commands.plain_chat:run" if arguments.plain or _is_dumb_terminal() else "app.ui.launch:chat"
     )
     module, function = runner.split(":")
     return int(getattr(import_module(module), function)(arguments))
+
+
+def _is_dumb_terminal() -> bool:
+    """Nothing can be drawn on the terminal, as in an editor's shell; said where it is so."""
+    is_dumb = os.environ.get("TERM") == "dumb" and sys.stdin.isatty()
+    if is_dumb:
+        tell("TERM is dumb: nothing can be drawn on this terminal. The chat goes line by line, as with --plain.")
+    return is_dumb
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -89,8 +97,11 @@ def _flush() -> None:
 
 def _report(error: Exception) -> int:
     from app.process.crash_log import describe, log_crash
+    from app.storage.system_errors import SystemRefusal, advice
     from engine.errors import ConfigError, MoeChatError
 
+    if isinstance(error, OSError) and advice(error):  # what the system refuses is no error of the program
+        error = SystemRefusal(error)
     # The engine's errors arrive as words: its complaint about settings is told apart by its title.
     if not isinstance(error, MoeChatError):
         tell(log_crash(error))

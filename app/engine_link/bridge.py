@@ -6,6 +6,7 @@ later has missed: how far loading is, what is ready, what failed.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
@@ -91,8 +92,10 @@ class EngineBridge:
         self.prefill_pace = Pace()
         """How fast the present prompt is read."""
         self._prefill_id: int | None = None
-        self._num_loads = 0
-        """Loads that were asked for and have not ended; only the last one counts."""
+        self._load_id: int | None = None
+        """The load that was asked for last, until it has ended."""
+        self._replaced_loads: set[int] = set()
+        """Loads after which another one was asked for."""
         self._make_link = make_link
         self._link: EngineLink | None = None
         self._last_request_id = 0
@@ -116,12 +119,12 @@ class EngineBridge:
     @property
     def is_loading(self) -> bool:
         """A model is being loaded, or will be once the process can."""
-        return self._num_loads > 0
+        return self._load_id is not None
 
     def start(self, *, loads: bool = True) -> None:
         """Spawn the process and have it load the model; without `loads` it only imports, until `load` is called."""
         self._forget_model()
-        self.state, self._num_loads = EngineState.STARTING, 0
+        self.state, self._load_id = EngineState.STARTING, None
         self._link = self._make_link()
         try:
             self._link.start()
@@ -161,8 +164,10 @@ class EngineBridge:
 
     def _load(self) -> None:
         self._forget_model()
-        self.state, self._num_loads = EngineState.LOADING, self._num_loads + 1
-        self.send(Load(self.config))
+        if self._load_id is not None:
+            self._replaced_loads.add(self._load_id)
+        self.state, self._load_id = EngineState.LOADING, self.next_request_id()
+        self.send(Load(self.config, self._load_id))
 
     def _forget_model(self) -> None:
         self.progress, self.ready, self.failure, self.pace = None, None, None, Pace()
@@ -172,7 +177,8 @@ class EngineBridge:
     def send(self, command: Command) -> None:
         """Pass a command on; one to a dead engine is dropped, its death is told by an event."""
         if self._link is not None and self._link.is_alive:
-            self._link.send(command)
+            with contextlib.suppress(EngineDiedError):  # it died since
+                self._link.send(command)
 
     @property
     def coming_mode(self) -> str:
@@ -199,7 +205,8 @@ class EngineBridge:
         """What happened since the last call, already taken note of here. The end of a load that another one replaced
         is no news."""
         events = self._link.drain() if self._link else []
-        return [event for event in events if self._note(event)]
+        told = [self._as_load_end(event) for event in events]
+        return [event for event in told if event is not None and self._note(event)]
 
     def begin_close(self) -> None:
         """Ask the process to end, while something else is done that comes before `close`."""
@@ -212,16 +219,21 @@ class EngineBridge:
             self._link.close()
             self._link = None
 
+    def _as_load_end(self, event: Event) -> Event | None:
+        """The event; the failure of a load as one of the engine; None for the end of a load that was replaced."""
+        if not isinstance(event, EngineReady | Failed):
+            return event
+        is_fatal = isinstance(event, Failed) and event.is_fatal
+        if event.request_id in self._replaced_loads and not is_fatal:
+            return None
+        if isinstance(event, EngineReady):
+            self._load_id = None
+        elif is_fatal or event.request_id == self._load_id or (event.request_id is None and event.kind != UNLOADED):
+            event, self._load_id = replace(event, request_id=None), None
+        return event
+
     def _note(self, event: Event) -> bool:
         """Take in an event; False: it is no news."""
-        is_load_end = isinstance(event, EngineReady) or (
-            isinstance(event, Failed) and event.request_id is None and event.kind != UNLOADED
-        )
-        if is_load_end and self.is_loading:
-            self._num_loads -= 1
-            is_fatal = isinstance(event, Failed) and event.is_fatal
-            if self.is_loading and not is_fatal:
-                return False
         self.profiles.note(event)
         match event:
             case LoadProgress():
@@ -253,7 +265,7 @@ class EngineBridge:
     def _note_failure(self, failure: Failed) -> None:
         self.failure, self.is_stopping_load = failure, False
         if failure.is_fatal:
-            self.state, self._num_loads = EngineState.DEAD, 0
+            self.state = EngineState.DEAD
             self.profiles.forget()
         elif failure.kind == UNLOADED or not self.is_ready:
             self.state, self.ready = EngineState.LOAD_FAILED, None

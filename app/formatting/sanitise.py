@@ -45,3 +45,8 @@ def whole(text: str) -> str:
     Python reads bytes of the command line that are no text as such; a path must keep them.
     """
     return _LONE_SURROGATES.sub("\ufffd", text)
+
+
+def text_of(content: bytes) -> str:
+    """Bytes of a pipe or a file as text: UTF-8, with U+FFFD for what is none, and without a byte order mark."""
+    return content.decode("utf-8-sig", "replace")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from pathlib import Path
-from typing import IO
+from typing import BinaryIO
 
 from app.storage.paths import private_file, private_folder
+from app.storage.system_errors import open_file
 
 
 class InstanceLock:
@@ -15,7 +17,7 @@ class InstanceLock:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file: IO[str] | None = None
+        self._file: BinaryIO | None = None
 
     def acquire(self) -> str:
         """Count as running, from the moment nobody holds the lock alone. Returns what to tell the user: empty, or that
@@ -33,8 +35,8 @@ class InstanceLock:
         except OSError:
             lock_file.close()
             return ""
-        lock_file.write(f"{os.getpid()}\n")
-        lock_file.flush()
+        with contextlib.suppress(OSError):  # on a full disk the lock is held all the same, without a number in it
+            os.write(lock_file.fileno(), f"{os.getpid()}\n".encode())
         fcntl.flock(lock_file, fcntl.LOCK_SH)
         self._file = lock_file
         return notice
@@ -56,16 +58,16 @@ class InstanceLock:
             self._file.close()
             self._file = None
 
-    def _open(self) -> IO[str]:
+    def _open(self) -> BinaryIO:
         private_folder(self._path.parent)
         private_file(self._path)
-        return self._path.open("a+", encoding="utf-8")
+        return open_file(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
 
 
-def _processes(lock_file: IO[str]) -> str:
+def _processes(lock_file: BinaryIO) -> str:
     """` (process 12, 34)`: who has noted itself and still lives."""
     lock_file.seek(0)
-    noted = {int(line) for line in lock_file if line.strip().isdecimal()} - {os.getpid()}
+    noted = {int(line) for line in lock_file if line.strip().isdigit()} - {os.getpid()}
     living = [str(process) for process in sorted(noted) if _lives(process)]
     return f" (process {', '.join(living)})" if living else ""
 

@@ -7,6 +7,8 @@ then.
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import tempfile
 import tomllib
@@ -14,8 +16,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from app.formatting.sanitise import whole
 from app.settings import file_places
 from app.settings.setting import Value
+from app.storage.system_errors import open_file, reason
 
 _HEAD = "Settings of moe-chat. The app changes them too; what is not set has its default."
 
@@ -47,7 +51,7 @@ class SettingsFile:
         except FileNotFoundError:
             return ReadResult({}, (), {})
         except OSError as error:
-            problem = f"The settings {self.path} cannot be read ({error.strerror}). The defaults hold."
+            problem = f"The settings {self.path} cannot be read ({reason(error)}). The defaults hold."
             return ReadResult({}, (problem,), {})
         except (ValueError, RecursionError) as error:
             problem = f"{self._misread(error)} The defaults hold, and nothing is saved until it is mended."
@@ -87,12 +91,14 @@ class SettingsFile:
                 document[table][name] = value
             elif isinstance(document.get(table), dict):
                 document[table].pop(name, None)
-        _replace(self.path.resolve(), tomlkit.dumps(document))
+        text = tomlkit.dumps(document)
+        if whole(text) != text:
+            raise OSError(errno.EILSEQ, "a name that is no UTF-8 cannot be kept in it")
+        _replace(self.path.resolve(), text)
 
     def _text(self) -> str:
-        if self.path.exists() and not self.path.is_file():
-            raise OSError(22, "it is not a file")
-        return self.path.read_text(encoding="utf-8")
+        with io.TextIOWrapper(open_file(self.path), encoding="utf-8") as file:
+            return file.read()
 
     def _misread(self, error: Exception) -> str:
         """Where the file stops being TOML, and why, for a person."""

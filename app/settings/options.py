@@ -9,6 +9,8 @@ import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
+from app.formatting.sanitise import whole
+
 if TYPE_CHECKING:
     from engine.config import EngineConfig, SamplingConfig
 
@@ -39,6 +41,8 @@ _ENGINE_OPTIONS = (
     ("--link-threads", "N", "threads that copy experts"),
 )
 
+_SHORT = {"--model": "-m"}
+
 _SAMPLING_OPTIONS = (
     ("--temperature", "X", "0 is greedy (default: the model's own)"),
     ("--top-p", "P", "nucleus sampling"),
@@ -54,7 +58,8 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
     """The options that every command with an engine has. A subcommand's value wins over one given before it."""
     group = parser.add_argument_group("engine")
     for flag, metavar, text in _ENGINE_OPTIONS:
-        group.add_argument(flag, metavar=metavar, help=text, default=argparse.SUPPRESS)
+        flags = (_SHORT[flag], flag) if flag in _SHORT else (flag,)
+        group.add_argument(*flags, metavar=metavar, help=text, default=argparse.SUPPRESS)
 
 
 def add_sampling_options(parser: argparse.ArgumentParser) -> None:
@@ -131,5 +136,5 @@ def sampling_config(arguments: argparse.Namespace) -> SamplingConfig:
         repetition_penalty=_read(arguments, "repetition_penalty", float),
         seed=_read(arguments, "seed", int),
         max_new_tok=_read(arguments, "max_tokens", int),
-        stop=tuple(getattr(arguments, "stop", ())),
+        stop=tuple(map(whole, getattr(arguments, "stop", ()))),
     )

@@ -17,10 +17,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
 
+from app.formatting.sanitise import text_of
 from app.storage.export import FORMAT, VERSION, ExportError, KeptChat, kept_chat, turn_json
 from app.storage.forest import parents_first
 from app.storage.records import ASSISTANT, COMPLETE, FAILED, PARTIAL, STOPPED, USER, ChatRecord, TurnRecord
 from app.storage.store import ChatStore
+from app.storage.system_errors import reason
 
 _HINT = "Name a file that `moe-chat chats export --json` made."
 _ROLES = (USER, ASSISTANT)
@@ -54,11 +56,10 @@ class Imported:
 def read_file(path: Path) -> list[KeptChat]:
     """The chats in a file. Raises ExportError."""
     try:
-        return read_json(path.expanduser().read_text(encoding="utf-8-sig"))
+        content = path.expanduser().read_bytes()
     except OSError as error:
-        raise ExportError(f"{path} cannot be read: {error.strerror}.", _HINT) from error
-    except UnicodeDecodeError as error:
-        raise ExportError(f"{path} is not text in UTF-8.", _HINT) from error
+        raise ExportError(f"{path} cannot be read: {reason(error)}.", _HINT) from error
+    return read_json(text_of(content))
 
 
 def read_json(text: str) -> list[KeptChat]:

@@ -3,7 +3,7 @@
 StoreError (a MoeChatError)
 ├── StoreLockedError     another program holds the database: try again later
 ├── StoreDamagedError    the file is no database any more: `move_aside`, then begin anew
-├── StoreUnwritableError no permission, no space
+├── StoreUnwritableError no permission, no space: chats can be read all the same (`ChatDatabase.read`)
 └── ChatMissingError     a turn of a chat that is not, or no more, kept
 """
 
@@ -17,8 +17,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
+from app.storage.database_copy import open_copy
 from app.storage.migrations import SEARCH_TRIGGERS, has_fts5, migrate
 from app.storage.paths import private_file, private_folder
+from app.storage.system_errors import advice, open_file, reason, why_unwritable
 from engine.errors import MoeChatError
 
 _Result = TypeVar("_Result")
@@ -28,8 +30,8 @@ _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 _MAGIC = b"SQLite format 3\0"
 _NO_INDEX = "vtable constructor failed"
 """What SQLite says where an index is so damaged that it cannot be opened."""
-_LOCK_WAIT_S = 0.2
-"""How long a write waits for another program: it runs between two frames, so not long."""
+LOCK_WAIT_S = 0.2
+"""How long the app waits for another program: it writes between two frames, so not long."""
 
 
 class StoreError(MoeChatError):
@@ -57,14 +59,24 @@ class ChatMissingError(StoreError):
 class ChatDatabase:
     """One connection to the database at `path`, made at the first use."""
 
-    def __init__(self, path: Path, tell: Callable[[str], None], *, checks_at_open: bool = True) -> None:
+    def __init__(
+        self,
+        path: Path,
+        tell: Callable[[str], None],
+        *,
+        checks_at_open: bool = True,
+        lock_wait_s: float = LOCK_WAIT_S,
+    ) -> None:
         """`tell` is called where a text in the file is damaged, or the search index was."""
         self.path = path
         self._tell = tell
         self._checks_at_open = checks_at_open
+        self._lock_wait_s = lock_wait_s
         self.can_index = False
         """Whether this SQLite has full-text search; known once the database is open."""
         self._connection: sqlite3.Connection | None = None
+        self._copy: sqlite3.Connection | None = None
+        """What is read while the database itself cannot be opened."""
 
     def run(self, work: Callable[[sqlite3.Connection], _Result]) -> _Result:
         """Do something with the open database, each statement a transaction of its own. Raises StoreError."""
@@ -80,9 +92,22 @@ class ChatDatabase:
         except sqlite3.DatabaseError as error:
             raise self._translated(error) from error
         except OSError as error:
-            raise StoreUnwritableError(
-                f"{self.path} cannot be written: {error.strerror}.", "Chats are kept in memory until it can."
-            ) from error
+            raise self._unwritable(error) from error
+
+    def read(self, work: Callable[[sqlite3.Connection], _Result]) -> _Result:
+        """Like `run`, for what changes nothing: where the database cannot be opened, because the disk is full or cannot
+        be written, a copy of it in memory is read. Raises StoreError."""
+        try:
+            result = self.run(work)
+        except StoreUnwritableError:
+            try:
+                self._copy = self._copy or open_copy(self.path, self._decoded)
+                return work(self._copy)
+            except (OSError, sqlite3.DatabaseError):
+                self._forget_copy()
+            raise
+        self._forget_copy()
+        return result
 
     def run_whole(self, work: Callable[[sqlite3.Connection], _Result]) -> _Result:
         """Like `run`, as one transaction: all of it is kept or nothing. Raises StoreError."""
@@ -118,6 +143,12 @@ class ChatDatabase:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+        self._forget_copy()
+
+    def _forget_copy(self) -> None:
+        if self._copy is not None:
+            self._copy.close()
+            self._copy = None
 
     def check(self) -> None:
         """Read the whole file for damage, over a connection of its own. Raises StoreDamagedError.
@@ -135,7 +166,7 @@ class ChatDatabase:
 
     def _check_alone(self) -> None:
         try:
-            with closing(sqlite3.connect(self.path, timeout=_LOCK_WAIT_S, isolation_level=None)) as connection:
+            with closing(sqlite3.connect(self.path, timeout=self._lock_wait_s, isolation_level=None)) as connection:
                 connection.execute("PRAGMA query_only = ON")
                 self._check(connection)
         except sqlite3.DatabaseError as error:
@@ -182,7 +213,7 @@ class ChatDatabase:
         private_folder(self.path.parent)
         self._check_header()
         private_file(self.path)
-        connection = sqlite3.connect(self.path, timeout=_LOCK_WAIT_S, isolation_level=None)
+        connection = sqlite3.connect(self.path, timeout=self._lock_wait_s, isolation_level=None)
         connection.text_factory = self._decoded
         try:
             connection.execute("PRAGMA foreign_keys = ON")
@@ -199,27 +230,23 @@ class ChatDatabase:
 
     def _check_header(self) -> None:
         """Tell a file that is no database before SQLite opens it and deletes the -wal, which may hold chats."""
-        if self.path.exists() and not self.path.is_file():
-            raise StoreUnwritableError(
-                f"{self.path} is not a file.", "Remove it; chats are kept in memory until it can be written."
-            )
-        if self.path.exists():
-            with self.path.open("rb") as file:
-                header = file.read(len(_MAGIC))
-            if header not in (b"", _MAGIC):
-                raise StoreDamagedError(f"{self.path} is damaged: it does not begin like a database.")
+        if not self.path.exists():
+            return
+        with open_file(self.path) as file:
+            header = file.read(len(_MAGIC))
+        if header not in (b"", _MAGIC):
+            raise StoreDamagedError(f"{self.path} is damaged: it does not begin like a database.")
 
     def _translated(self, error: sqlite3.DatabaseError) -> StoreError:
         name = getattr(error, "sqlite_errorname", "")
         if name.startswith(_LOCKED):
-            return StoreLockedError(
-                "Another program holds the chat database.",
-                "This chat is kept in memory and saved as soon as it is free.",
-            )
+            return StoreLockedError("Another program holds the chat database.", "Try again when it has ended.")
         if name == "SQLITE_CONSTRAINT_FOREIGNKEY":
             return ChatMissingError("The chat is no longer kept.", "It was deleted meanwhile.")
         if name.startswith(_DAMAGED) or "malformed" in str(error):
             return StoreDamagedError(f"{self.path} is damaged: {error}.")
-        return StoreUnwritableError(
-            f"The chat database cannot be written: {error}.", "Chats are kept in memory until it can."
-        )
+        refusal = why_unwritable(self.path.parent)
+        return self._unwritable(OSError(0, str(error)) if refusal is None else refusal)
+
+    def _unwritable(self, error: OSError) -> StoreUnwritableError:
+        return StoreUnwritableError(f"The chat database {self.path} cannot be written: {reason(error)}.", advice(error))

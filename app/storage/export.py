@@ -17,6 +17,7 @@ from app.storage import answer_record
 from app.storage.forest import families, parents_first
 from app.storage.records import ASSISTANT, FAILED, PARTIAL, STOPPED, USER, ChatRecord, TurnRecord, title_from
 from app.storage.store import ChatStore
+from app.storage.system_errors import reason
 from app.storage.words import moment
 from engine.errors import MoeChatError
 
@@ -100,13 +101,16 @@ def write_file(path: Path, text: str) -> Path:
     path = path.expanduser().absolute()
     try:
         with path.open("x", encoding="utf-8", errors="replace") as file:
-            file.write(text)
+            try:
+                file.write(text)
+                file.flush()
+            except OSError:
+                path.unlink()
+                raise
     except FileExistsError as error:
         raise ExportError(f"{path} is there already.", "Name another file.") from error
     except OSError as error:
-        raise ExportError(
-            f"{path} cannot be written: {error.strerror}.", "Name a file in a writable folder."
-        ) from error
+        raise ExportError(f"{path} cannot be written: {reason(error)}.", "Name a file in a writable folder.") from error
     return path
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 
@@ -11,6 +12,9 @@ from app.storage.database import ChatMissingError, StoreDamagedError, StoreError
 from app.storage.forest import family_ids, parents_first
 from app.storage.records import ChatRecord, TurnRecord, new_id
 from app.storage.store import ChatStore
+from app.storage.system_errors import reason
+
+_IN_MEMORY = "The chat goes on in memory, and is saved as soon as that is possible."
 
 
 class Recorder:
@@ -29,6 +33,8 @@ class Recorder:
         self._last_complaint = ""
         self._seen_version: int | None = None
         """Of the database, when it was last looked at for what others wrote."""
+        self.problem: StoreError | None = None
+        """Why something of this run is not written; None: all of it is."""
 
     def save_chat(self, chat: ChatRecord) -> None:
         """Note the chat for `flush`; chats without a turn are never written."""
@@ -175,6 +181,18 @@ class Recorder:
         turns |= {turn.turn_id: turn for turn in self._unsaved_turns.values() if turn.chat_id == chat_id}
         return sorted(turns.values(), key=lambda turn: turn.position)
 
+    def unsaved(self) -> list[tuple[ChatRecord, list[TurnRecord]]]:
+        """The chats of this run of which something is not written, with all of their turns that can be read."""
+        return [
+            self._known(chat_id) for chat_id in dict.fromkeys(turn.chat_id for turn in self._unsaved_turns.values())
+        ]
+
+    def _known(self, chat_id: str) -> tuple[ChatRecord, list[TurnRecord]]:
+        turns = {turn.turn_id: turn for turn in self._turns.values() if turn.chat_id == chat_id}
+        with suppress(StoreError):
+            turns = {turn.turn_id: turn for turn in self._store.turns(chat_id)} | turns
+        return self._chats[chat_id], sorted(turns.values(), key=lambda turn: turn.position)
+
     async def check(self) -> None:
         """Read the database for damage in a thread, while the event loop goes on; a damaged one is begun anew.
 
@@ -196,21 +214,33 @@ class Recorder:
         """Write what has not been written. Never raises: what fails is tried again the next time."""
         if not self._unsaved_turns and not self._unmade_changes:
             return
+        self.problem = None
         try:
             self._write()
         except StoreDamagedError as damage:
             self._begin_anew(damage)
         except StoreError as error:
-            self._complain(f"{error.message} {error.hint}")
+            self._complain(error)
         else:
             if self._last_complaint:
-                self._complain("")
+                self._last_complaint = ""
                 self._tell("The chat database can be written again: everything is saved.")
+
+    def finish(self, wait_s: float = 0.0) -> StoreError | None:
+        """Write what waits, trying again for `wait_s` seconds while another program holds the database, and close it.
+
+        Returns why something is not written; None: all of it is.
+        """
+        deadline = time.monotonic() + wait_s
+        self.flush()
+        while isinstance(self.problem, StoreLockedError) and time.monotonic() < deadline:
+            self.flush()
+        self._store.close()
+        return self.problem
 
     def close(self) -> None:
         """A last attempt, then close the database."""
-        self.flush()
-        self._store.close()
+        self.finish()
 
     def _unsaved_of(self, chat_ids: set[str]) -> list[tuple[ChatRecord, list[TurnRecord]]]:
         """Chats with what of their turns has not been written."""
@@ -267,7 +297,7 @@ class Recorder:
         try:
             aside = self._store.move_aside()
         except OSError as error:
-            self._complain(f"{damage.message} It could not be moved aside: {error.strerror}.")
+            self._complain(StoreDamagedError(f"{damage.message} It could not be moved aside: {reason(error)}."))
             return
         self._tell(f"The chat database was damaged. It was moved to {aside}, and a new one begun.")
         self._unmade_changes.clear()
@@ -276,12 +306,15 @@ class Recorder:
         try:
             self._write()
         except StoreError as error:
-            self._complain(error.message)
+            self._complain(error)
 
-    def _complain(self, complaint: str) -> None:
-        if complaint and complaint != self._last_complaint:
-            self._tell(complaint)
-        self._last_complaint = complaint
+    def _complain(self, problem: StoreError) -> None:
+        """Say once that something is not written."""
+        self.problem = problem
+        if problem.message != self._last_complaint:
+            words = f"{problem.message} {_IN_MEMORY} {'' if isinstance(problem, StoreLockedError) else problem.hint}"
+            self._tell(words.strip())
+        self._last_complaint = problem.message
 
 
 class UnkeptRecorder(Recorder):

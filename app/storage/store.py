@@ -12,7 +12,7 @@ from app.formatting.sanitise import whole
 from app.storage import rows as chat_rows
 from app.storage import search as chat_search
 from app.storage.bin import ChatBin
-from app.storage.database import ChatDatabase, StoreLockedError
+from app.storage.database import LOCK_WAIT_S, ChatDatabase, StoreLockedError
 from app.storage.records import USER, ChatRecord, ChatSummary, Hit, TurnRecord
 from app.storage.rows import CHAT_COLUMNS, TURN_COLUMNS
 
@@ -51,11 +51,12 @@ class ChatStore:
     A row that cannot be read is left out, and `tell` is called with what is to be said about it, once.
     """
 
-    def __init__(self, path: Path, *, checks_at_open: bool = True) -> None:
-        """Without `checks_at_open` the file is checked by `check` only, which takes seconds where there is much."""
+    def __init__(self, path: Path, *, checks_at_open: bool = True, lock_wait_s: float = LOCK_WAIT_S) -> None:
+        """Without `checks_at_open` the file is checked by `check` only, which takes seconds where there is much.
+        `lock_wait_s`: how long each step waits for another program."""
         self.path = path
         self.tell: Callable[[str], None] = lambda _: None
-        self._database = ChatDatabase(path, self._tell_once, checks_at_open=checks_at_open)
+        self._database = ChatDatabase(path, self._tell_once, checks_at_open=checks_at_open, lock_wait_s=lock_wait_s)
         self._told: set[str] = set()
         self.bin = ChatBin(self._database)
         """What was deleted and can be restored."""
@@ -148,7 +149,7 @@ class ChatStore:
 
     def matching(self, prefix: str) -> list[str]:
         """The ids of the chats that begin with `prefix`, at most ten."""
-        rows = self._database.run(
+        rows = self._database.read(
             lambda connection: connection.execute(
                 "SELECT chat_id FROM chats WHERE substr(chat_id, 1, length(?1)) = ?1 LIMIT 10", (prefix,)
             ).fetchall()
@@ -157,7 +158,7 @@ class ChatStore:
 
     def turns(self, chat_id: str) -> list[TurnRecord]:
         """The turns of a chat, in order."""
-        rows = self._database.run(
+        rows = self._database.read(
             lambda connection: connection.execute(
                 f"SELECT {TURN_COLUMNS} FROM turns WHERE chat_id = ? ORDER BY position", (chat_id,)
             ).fetchall()
@@ -166,7 +167,7 @@ class ChatStore:
 
     def summary(self, chat_id: str) -> ChatSummary | None:
         """A chat as a line of the list."""
-        rows = self._database.run(
+        rows = self._database.read(
             lambda connection: connection.execute(
                 f"{_SUMMARIES} WHERE chats.chat_id = ?{_NEWEST_FIRST}", (chat_id,)
             ).fetchall()
@@ -175,7 +176,7 @@ class ChatStore:
 
     def summaries(self, limit: int = 100, offset: int = 0) -> list[ChatSummary]:
         """The list of chats, the one with the newest turn first."""
-        rows = self._database.run(
+        rows = self._database.read(
             lambda connection: connection.execute(
                 f"{_SUMMARIES}{_NEWEST_FIRST} LIMIT ? OFFSET ?", (limit, offset)
             ).fetchall()
@@ -188,12 +189,12 @@ class ChatStore:
     def num_chats(self) -> int:
         """How many chats are kept."""
         return int(
-            self._database.run(lambda connection: connection.execute("SELECT count(*) FROM chats").fetchone())[0]
+            self._database.read(lambda connection: connection.execute("SELECT count(*) FROM chats").fetchone())[0]
         )
 
     def search(self, text: str, limit: int = 50) -> list[Hit]:
         """Where `text` is found: titles first, then turns, the newest first. Any text is a valid search."""
-        found = self._database.run(
+        found = self._database.read(
             lambda connection: chat_search.find(connection, text, limit, can_index=self._database.can_index)
         )
         summaries = {chat_id: self.summary(chat_id) for chat_id in dict.fromkeys(match.chat_id for match in found)}
@@ -207,7 +208,7 @@ class ChatStore:
 
     def turn(self, turn_id: str) -> TurnRecord | None:
         """The turn with that id."""
-        rows = self._database.run(
+        rows = self._database.read(
             lambda connection: connection.execute(
                 f"SELECT {TURN_COLUMNS} FROM turns WHERE turn_id = ?", (turn_id,)
             ).fetchall()
@@ -235,7 +236,7 @@ class ChatStore:
         self._database.close()
 
     def _chats(self, rest: str, *values: str) -> list[ChatRecord]:
-        rows = self._database.run(
+        rows = self._database.read(
             lambda connection: connection.execute(f"SELECT {CHAT_COLUMNS} FROM chats {rest}", values).fetchall()
         )
         read = [chat_rows.chat_of(row) for row in rows]

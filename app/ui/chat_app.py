@@ -13,13 +13,16 @@ from typing import TYPE_CHECKING, ClassVar
 
 from rich.console import RenderableType
 from rich.text import Text
+from textual import events
 from textual.binding import BindingType
+from textual.driver import Driver
 from textual.screen import Screen
 
 from app.domains.domain import Domain, all_domains, domain_called
 from app.engine_link.bridge import EngineBridge
 from app.formatting.sanitise import visible
 from app.process.crash_log import log_crash
+from app.process.job_control import has_job_control
 from app.process.stop_signals import END_S, exit_code_of
 from app.settings.setting import Value
 from app.settings.settings import Settings
@@ -31,6 +34,7 @@ from app.ui.engine_watch import EngineWatch
 from app.ui.key_map import bindings_of
 from app.ui.screens.domain_menu import DomainMenu
 from app.ui.screens.typed_text import TypingApp
+from app.ui.terminal_input import TerminalDriver
 from engine.errors import MoeChatError
 from engine.events import Notice
 
@@ -67,12 +71,19 @@ class ChatApp(TypingApp, ConfiguredApp):
         super().__init__(bridge, settings, is_light_terminal=is_light_terminal)
         self._bridge = bridge
         self._store = store
-        self._recorder = Recorder(store, self._tell)
+        self.recorder = Recorder(store, self._tell)
+        """What is not saved when the app has ended is still there."""
         self._notices = notices
         self._chat: ChatScreen | None = None
         self._is_welcoming = False
         """The next domain that is chosen is the one the menu will propose."""
         self._watch = EngineWatch(self, bridge)
+        self.typed_before = ""
+        """What the user typed before there was a prompt."""
+
+    def get_driver_class(self) -> type[Driver]:
+        """A driver whose reader no byte of the terminal ends."""
+        return TerminalDriver
 
     def on_mount(self) -> None:
         loop = asyncio.get_running_loop()
@@ -88,6 +99,8 @@ class ChatApp(TypingApp, ConfiguredApp):
         for notice in self._notices:
             self.notify(notice, severity="warning", timeout=8, markup=False)
         self.set_interval(_BEAT_S, self._beat)
+        if self.typed_before:
+            self.call_after_refresh(self.post_message, events.Paste(self.typed_before))
 
     def _import_the_rest(self) -> None:
         """What the first frame does not need (90 ms), while the user looks at it."""
@@ -96,7 +109,7 @@ class ChatApp(TypingApp, ConfiguredApp):
             import app.ui.screens.help  # noqa: F401
 
             self._keep()
-            self.run_worker(self._recorder.check())
+            self.run_worker(self.recorder.check())
 
     def _keep(self) -> None:
         """What is there now stays to the end: the garbage collector need not go through it each time (70 ms)."""
@@ -128,7 +141,7 @@ class ChatApp(TypingApp, ConfiguredApp):
         if self._chat is not None:
             self._chat.flow.save_partial()
         self._bridge.close()
-        self._recorder.close()
+        self.recorder.close()
 
     async def _beat(self) -> None:
         """Drain the engine's events, and show what there is to show."""
@@ -160,7 +173,7 @@ class ChatApp(TypingApp, ConfiguredApp):
         """The screen of the chat, made when it is first needed."""
         from app.ui.screens.chat import ChatScreen
 
-        self._chat = ChatScreen(self._bridge, self._recorder, self.settings.sampling(), self._as_set(domain))
+        self._chat = ChatScreen(self._bridge, self.recorder, self.settings.sampling(), self._as_set(domain))
         self.settings_changed()
         await self.push_screen(self._chat)
         self._keep()
@@ -221,7 +234,7 @@ class ChatApp(TypingApp, ConfiguredApp):
 
         if not isinstance(self.screen, ChatsScreen):
             open_chat_id = self._chat.flow.conversation.chat_id if self._chat is not None else None
-            self.push_screen(ChatsScreen(self._store, self._recorder, open_chat_id), self._open_chat)
+            self.push_screen(ChatsScreen(self._store, self.recorder, open_chat_id), self._open_chat)
 
     async def _open_chat(self, place: ChatPlace | None) -> None:
         """A chat was chosen in the list."""
@@ -246,7 +259,9 @@ class ChatApp(TypingApp, ConfiguredApp):
 
     def action_suspend_process(self) -> None:
         """To the shell, with the rest of the job, such as the `make` that started the app and would wait for it."""
-        if not self.is_headless:
+        if not has_job_control():
+            self.notify("There is no shell to suspend to.", severity="warning", timeout=4)
+        elif not self.is_headless:
             with self.suspend():
                 os.kill(0, signal.SIGSTOP)
 

@@ -12,8 +12,12 @@ from app.settings.schema import THEME_SYSTEM
 from app.settings.settings import Settings
 from app.storage.paths import AppPaths, make_private
 from app.storage.store import ChatStore
-from app.ui.terminal_background import has_light_background
+from app.storage.unsaved import finish
+from app.ui.terminal_background import Background, ask_background
 from engine.errors import ConfigError
+
+_LOCK_WAIT_S = 3.0
+"""How long the end waits for another program that holds the chat database, once the screen has been put back."""
 
 
 def chat(arguments: argparse.Namespace) -> int:
@@ -28,13 +32,18 @@ def chat(arguments: argparse.Namespace) -> int:
     bridge = EngineBridge(lambda: make_link(paths), config)
     bridge.start(loads=not settings.is_first_run)
     try:
-        is_light = settings.text("screen.theme") == THEME_SYSTEM and has_light_background()
+        asks = settings.text("screen.theme") == THEME_SYSTEM
+        background = ask_background() if asks else Background(is_light=False)
         from app.ui.chat_app import ChatApp
+        from app.ui.terminal_input import typed_text
 
         notices = (second,) if second else ()
         store = ChatStore(paths.chats_db, checks_at_open=False)
-        app = ChatApp(bridge, store, settings, notices, is_light_terminal=is_light)
+        app = ChatApp(bridge, store, settings, notices, is_light_terminal=background.is_light)
+        app.typed_before = typed_text(background.read)
         app.run()
+        if (unsaved := finish(app.recorder, _LOCK_WAIT_S)) is not None:
+            raise unsaved
         return app.return_code or 0
     finally:
         bridge.close()

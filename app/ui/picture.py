@@ -29,5 +29,5 @@ def save_picture(app: App[None], folder: Path) -> Path:
     """Write a picture of the screen, named after the time, into `folder`; returns where it is. Raises OSError."""
     stamp = time.strftime("%Y-%m-%d-%H%M%S")
     path = folder / f"{app.title}-{stamp}.svg"
-    path.write_text(picture_of(app), encoding="utf-8")
+    path.write_text(picture_of(app), encoding="utf-8", errors="replace")
     return path

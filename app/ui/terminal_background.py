@@ -13,6 +13,7 @@ import sys
 import termios
 import time
 import tty
+from typing import NamedTuple
 
 _ASK = b"\x1b]11;?\x1b\\\x1b[c"
 _COLOUR = re.compile(rb"\]11;rgba?:([0-9a-fA-F]+)/([0-9a-fA-F]+)/([0-9a-fA-F]+)")
@@ -20,12 +21,21 @@ _END = re.compile(rb"\x1b\[\?[\d;]*c")
 _PATIENCE_S = 0.5
 
 
-def has_light_background() -> bool:
-    """Ask the terminal of standard input; False where it does not say."""
+class Background(NamedTuple):
+    """What the terminal said."""
+
+    is_light: bool
+    read: bytes = b""
+    """Its answers, and what the user typed meanwhile."""
+
+
+def ask_background() -> Background:
+    """Ask the terminal of standard input; dark where it does not say."""
     try:
-        return is_light(_answer(sys.stdin.fileno(), sys.stdout.fileno()))
+        answer = _answer(sys.stdin.fileno(), sys.stdout.fileno())
     except (OSError, ValueError, termios.error):
-        return False
+        return Background(is_light=False)
+    return Background(is_light(answer), answer)
 
 
 def is_light(answer: bytes) -> bool:

@@ -8,6 +8,7 @@ import gc
 import os
 import sys
 import traceback
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from engine.api import (
@@ -145,7 +146,7 @@ class Worker:
         except BaseException:
             self._unload()
             raise
-        outbox.put(ready)
+        outbox.put(replace(ready, request_id=command.request_id))
         self._session.tell_profiles()
 
     def _unload(self) -> None:

@@ -38,7 +38,7 @@ def add_chats(commands: Commands) -> None:
     renamed.add_argument("title", nargs="+", metavar="TITLE", help='the title; "" makes one from the first question')
     deleted = _add(kinds, "delete", "move chats to the bin, after asking")
     deleted.add_argument("chat", nargs="+", metavar="CHAT", help=_CHAT)
-    deleted.add_argument("--yes", action="store_true", help="do not ask")
+    deleted.add_argument("-y", "--yes", action="store_true", help="do not ask")
     binned = _add(kinds, "bin", "what was deleted in the last 30 days: chats and turns")
     binned.add_argument("--json", action="store_true", help="print it as JSON")
     restored = _add(kinds, "restore", "put back what was deleted")

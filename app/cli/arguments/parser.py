@@ -50,7 +50,7 @@ def build_parser() -> argparse.ArgumentParser:
         description="Chat with a Mixture-of-Experts model that is bigger than the memory it is given.",
         epilog=f"Without a command the chat opens. {EXIT_CODES}",
     )
-    parser.add_argument("--version", action=_ShowVersion, nargs=0, help="print the version and exit")
+    parser.add_argument("-V", "--version", action=_ShowVersion, nargs=0, help="print the version and exit")
     parser.add_argument(
         "--plain", action="store_true", help="chat line by line, without a full screen: for screen readers and pipes"
     )
@@ -85,8 +85,9 @@ def _add_ask(commands: Commands) -> None:
     )
     goes_on.add_argument("--chat", metavar="CHAT", help="go on with this chat: its id, or the beginning of it")
     ask.add_argument("--no-save", action="store_true", help="keep neither the question nor the answer")
-    ask.add_argument("--system", metavar="TEXT", help="the system prompt, in place of the domain's")
+    ask.add_argument("-s", "--system", metavar="TEXT", help="the system prompt, in place of the domain's")
     ask.add_argument(
+        "-d",
         "--domain",
         metavar="DOMAIN",
         help="whose system prompt is used, and whose profile warms the expert cache (default: that of the "
@@ -169,7 +170,7 @@ def _add_places(commands: Commands) -> None:
         f"cache such as owner/model. {EXIT_CODES}",
     )
     clean.add_argument("what", metavar="WHAT", nargs="*", help="what to free")
-    clean.add_argument("--yes", action="store_true", help="do not ask")
+    clean.add_argument("-y", "--yes", action="store_true", help="do not ask")
     clean.add_argument("--list", action="store_true", help="only say what takes how much")
     clean.add_argument("--json", action="store_true", help="with --list: print it as JSON")
     completion = commands.add_parser(

@@ -1,7 +1,7 @@
 """`moe-chat ask`: one question, no screen. The answer goes to standard output, everything else to standard error.
 
 With --json, one object a line. Each has `event`; the other keys are, by event:
-    chat      chat_id, is_saved (the question is kept before anything else happens)
+    chat      chat_id, is_saved (the question is kept before anything else happens; where that fails it is tried again)
     loading   stage, done, total, unit
     ready     model, moe_layers, experts, top_k, context_tok, thinking_choices, effective, notices, load_s
     domain    domain, num_warmed, expected_hit_rate (num_warmed is null without a profile)
@@ -11,7 +11,7 @@ With --json, one object a line. Each has `event`; the other keys are, by event:
     mode      mode, at_tok
     notice    message, hint (something to know; nothing failed)
     end       reason, label, text, thinking, stats (every counter of the answer)
-    error     title, message, hint, kind
+    error     title, message, hint, kind (`not_saved`: the answer was written here and is not kept)
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ import argparse
 import os
 import stat
 import sys
-from contextlib import closing
 from dataclasses import replace
 
 from app.chat.conversation import Conversation
@@ -28,8 +27,9 @@ from app.cli.answer import HeadlessAnswers, thinking_choice
 from app.cli.commands.chats import LAST, ChatNotFoundError, chat_id_of
 from app.cli.engine_run import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Interrupt, counted_as_running, running_engine
 from app.cli.output.screen import HeadlessScreen
+from app.cli.saving import saving
 from app.domains.domain import domain_named
-from app.formatting.sanitise import whole
+from app.formatting.sanitise import text_of, whole
 from app.settings.settings import Settings
 from app.storage import answer_record
 from app.storage.paths import AppPaths
@@ -49,11 +49,12 @@ def ask(arguments: argparse.Namespace) -> int:
     question = question_text(arguments.question)
     store = ChatStore(AppPaths.from_environment().chats_db)
     recorder_type, interrupt = UnkeptRecorder if arguments.no_save else Recorder, Interrupt()
-    with counted_as_running(screen), closing(recorder_type(store, screen.note)) as recorder:
+    recorder = recorder_type(store, screen.note)
+    with counted_as_running(screen), saving(recorder, screen):
         conversation = conversation_for(arguments, settings, store, recorder)
         ended, top_k = _answer(arguments, settings, conversation, question, screen, interrupt)
-    if ended is not None and arguments.stats:
-        screen.stats(answer_record.stats_lines(ended.stats, ended.reason, top_k))
+        if ended is not None and arguments.stats:
+            screen.stats(answer_record.stats_lines(ended.stats, ended.reason, top_k))
     if ended is None or ended.reason == CANCELLED or interrupt.since is not None:
         return EXIT_INTERRUPTED
     return EXIT_FAILED if ended.reason == ERROR else EXIT_OK
@@ -70,7 +71,8 @@ def _answer(
     """How the answer ended, and the model's top_k. The question is kept before anything is started."""
     config = replace(settings.engine_config(), domain=conversation.chat.domain)
     exchange = conversation.ask(question)
-    screen.json({"event": "chat", "chat_id": conversation.chat_id, "is_saved": not arguments.no_save})
+    is_saved = not arguments.no_save and conversation.is_saved
+    screen.json({"event": "chat", "chat_id": conversation.chat_id, "is_saved": is_saved})
     with running_engine(config, screen) as (link, ready):
         conversation.set_model(ready.model_name)
         tell = None if arguments.thinking else screen.note
@@ -117,4 +119,4 @@ def _piped_text() -> str:
         return ""
     if not (stat.S_ISFIFO(kind) or stat.S_ISREG(kind)):
         return ""
-    return sys.stdin.buffer.read().decode("utf-8", "replace")
+    return text_of(sys.stdin.buffer.read())

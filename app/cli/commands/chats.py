@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
 
-from app.cli.headless import chat_bin
+from app.cli.commands import chat_bin
 from app.cli.output.terminal_text import Bold, confirmed, say, say_exported, say_json, tell
-from app.formatting.sanitise import visible, whole
+from app.formatting.sanitise import text_of, visible, whole
 from app.settings.options import at_least_one
 from app.storage import chat_import, export
 from app.storage.bin import BIN_DAYS
@@ -26,6 +26,8 @@ from engine.errors import MoeChatError
 SHORT_ID = 8
 """Characters of an id that are shown; more are asked for where they are not enough."""
 LAST = "last"
+_LOCK_WAIT_S = 5.0
+"""How long a command waits for another program that holds the chat database."""
 
 
 class ChatNotFoundError(MoeChatError):
@@ -37,7 +39,7 @@ class ChatNotFoundError(MoeChatError):
 def run(arguments: argparse.Namespace) -> int:
     """Run `moe-chat chats ...`; returns the exit code. Raises MoeChatError."""
     paths = AppPaths.from_environment()
-    store = ChatStore(paths.chats_db)
+    store = ChatStore(paths.chats_db, lock_wait_s=_LOCK_WAIT_S)
     store.tell = tell
     try:
         commands: dict[str, Callable[[ChatStore, argparse.Namespace], int]] = {
@@ -148,7 +150,7 @@ def _all_markdown(chats: Iterable[KeptChat]) -> str:
 
 def _import(store: ChatStore, arguments: argparse.Namespace) -> int:
     if arguments.file == "-":
-        chats = chat_import.read_json(sys.stdin.buffer.read().decode("utf-8", "replace"))
+        chats = chat_import.read_json(text_of(sys.stdin.buffer.read()))
     else:
         chats = chat_import.read_file(Path(arguments.file))
     say(str(chat_import.import_chats(store, chats)))

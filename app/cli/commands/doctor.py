@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
 from app.cli.commands.self_checks import FAIL, OK, WARN, Check, self_checks
-from app.cli.engine_run import EXIT_FAILED, EXIT_OK, started_engine
+from app.cli.engine_run import EXIT_FAILED, EXIT_OK, is_of, started_engine
 from app.cli.output.screen import HeadlessScreen
 from app.cli.output.terminal_text import Bold, say, say_json
 from app.engine_link.bridge import EngineLink
@@ -69,7 +69,7 @@ def _diagnosed(link: EngineLink, screen: HeadlessScreen) -> TaskEnded | Failed |
     heard_at = time.monotonic()
     while time.monotonic() - heard_at < _PATIENCE_S:
         event = link.wait_event(_POLL_S)
-        if event is None:
+        if event is None or not is_of(event, _REQUEST_ID):
             continue
         heard_at = time.monotonic()
         screen.event(event)

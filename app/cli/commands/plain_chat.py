@@ -12,6 +12,7 @@ from app.cli.answer import HeadlessAnswers
 from app.cli.commands.plain_commands import PlainChat, run_command
 from app.cli.engine_run import EXIT_OK, EngineFailure, InputInterrupted, Interrupt, counted_as_running, running_engine
 from app.cli.output.screen import HeadlessScreen
+from app.cli.saving import saving
 from app.domains.domain import domain_named
 from app.formatting.sanitise import whole
 from app.process.crash_log import describe
@@ -35,7 +36,8 @@ def run(arguments: argparse.Namespace) -> int:
     store = ChatStore(AppPaths.from_environment().chats_db)
     with contextlib.ExitStack() as held:
         held.enter_context(counted_as_running(screen))
-        recorder = held.enter_context(contextlib.closing(Recorder(store, screen.note)))
+        recorder = Recorder(store, screen.note)
+        held.enter_context(saving(recorder, screen))
         link, ready = held.enter_context(running_engine(config, screen))
         answers = HeadlessAnswers(link, ready, screen, config.mode)
         chat = PlainChat(store, recorder, screen, settings, answers, domain)

@@ -9,12 +9,12 @@ from typing import NamedTuple
 from app.chat.conversation import Conversation
 from app.chat.exchange import Exchange
 from app.chat.sync import take_over
-from app.cli.main.answer import HeadlessAnswers, thinking_choice
-from app.cli.main.commands.chats import SHORT_ID, chat_id_of
-from app.cli.main.engine_run import PATIENT_WAIT_S, Interrupt
-from app.cli.main.output.screen import HeadlessScreen
-from app.cli.main.output.terminal_text import say
-from app.domains.domain.domain import Domain, all_domains, domain_named
+from app.cli.answer import HeadlessAnswers, thinking_choice
+from app.cli.commands.chats import SHORT_ID, chat_id_of
+from app.cli.engine_run import PATIENT_WAIT_S, Interrupt
+from app.cli.output.screen import HeadlessScreen
+from app.cli.output.terminal_text import say
+from app.domains.domain import Domain, all_domains, domain_named
 from app.settings.settings import Settings
 from app.storage import answer_record, export
 from app.storage.recorder import Recorder

@@ -14,12 +14,14 @@ from app.process.instance import InstanceLock
 from app.settings.settings import Settings
 from app.storage.paths import AppPaths
 from app.storage.store import ChatStore
+from app.storage.system_errors import advice, reason, why_unwritable
 from engine.config import format_bytes
 from engine.errors import MoeChatError
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 
 _LITTLE_DISK_BYTES = 100 * 10**6
+_LOCK_WAIT_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +70,19 @@ def _settings(settings: Settings) -> Check:
 def _chats(paths: AppPaths) -> Iterator[Check]:
     if not paths.chats_db.exists():
         folder = _existing(paths.data_dir)
-        if not os.access(folder, os.W_OK):
-            yield Check("chats", FAIL, f"{folder} cannot be written.", "Check who owns it, or set MOE_CHAT_HOME.")
+        refusal = why_unwritable(folder)
+        if refusal is not None:
+            yield Check("chats", FAIL, f"{folder} cannot be written: {reason(refusal)}.", advice(refusal))
         else:
             yield Check("chats", OK, f"none yet; they will be kept in {paths.chats_db}")
         return
-    store = ChatStore(paths.chats_db)
+    store = ChatStore(paths.chats_db, lock_wait_s=_LOCK_WAIT_S)
     try:
+        store.open()
         yield Check("chats", OK, f"{store.num_chats()} in {paths.chats_db}")
         if not store.can_index:
-            advice = "Use a Python whose SQLite has FTS5."
-            yield Check("search", WARN, "SQLite has no full-text search: every text is read, which is slow.", advice)
+            hint = "Use a Python whose SQLite has FTS5."
+            yield Check("search", WARN, "SQLite has no full-text search: every text is read, which is slow.", hint)
     except MoeChatError as error:
         yield Check("chats", FAIL, error.message, error.hint or "moe-chat moves it aside and begins a new one.")
     finally:

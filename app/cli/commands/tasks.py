@@ -144,7 +144,7 @@ def _engine_for(task: Task, config: EngineConfig, screen: HeadlessScreen) -> Ite
 def _run(link: EngineLink, task: Task, screen: HeadlessScreen) -> TaskEnded:
     """How the task ended. Raises EngineFailure."""
     link.send(task)
-    for event in events_of(link):
+    for event in events_of(link, _REQUEST_ID):
         screen.event(event)
         if isinstance(event, TaskEnded):
             return event

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TextIO
 
@@ -28,8 +29,9 @@ from engine.events import (
 _LEFT_OUT = "messages left out"
 
 
-def event_json(event: Event) -> dict[str, object] | None:
-    """One event as the object that --json prints; None for events it leaves out."""
+def event_json(event: Event, answered_by: Mapping[str, str]) -> dict[str, object] | None:
+    """One event as the object that --json prints; None for events it leaves out. `answered_by` is the domain and the
+    model of an answer that ended."""
     match event:
         case LoadProgress():
             return {"event": "loading", **asdict(event)}
@@ -50,7 +52,7 @@ def event_json(event: Event) -> dict[str, object] | None:
         case ModeChanged():
             return {"event": "mode", "mode": event.mode, "at_tok": event.at_tok}
         case TurnEnded():
-            stats = answer_record.as_json(event.stats, event.reason)
+            stats = {**answer_record.as_json(event.stats, event.reason), **answered_by}
             return {
                 "event": "end",
                 "reason": event.reason,
@@ -98,13 +100,14 @@ class HeadlessScreen:
         """Where a line of the answer or the thinking has begun and not ended."""
         self._has_progress = False
         self._told_stage = ""
+        self._told_loading: LoadProgress | None = None
+        self.answered_by: dict[str, str] = {}
+        """The domain and the model of the present answer, which the statistics of --json have."""
 
     def event(self, event: Event) -> None:
         """Print what an event has to say."""
         if self._is_json:
-            shown = event_json(event)
-            if shown is not None:
-                self.json(shown)
+            self._event_json(event)
         match event:
             case LoadProgress(stage=stage):
                 self._progress(stage, progress_line.loading(event))
@@ -125,6 +128,15 @@ class HeadlessScreen:
                 self._text(event.text, sys.stdout)
             case TurnEnded():
                 self.end_text()
+
+    def _event_json(self, event: Event) -> None:
+        """An event as a line; loading that stands where it stood is none."""
+        shown = event_json(event, self.answered_by)
+        if shown is None or (isinstance(event, LoadProgress) and event == self._told_loading):
+            return
+        if isinstance(event, LoadProgress):
+            self._told_loading = event
+        self.json(shown)
 
     def json(self, shown: dict[str, object]) -> None:
         """One object, in a line."""

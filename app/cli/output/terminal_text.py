@@ -14,9 +14,20 @@ import sys
 from typing import IO
 
 from app.formatting.sanitise import json_text, visible
-from engine.errors import ConfigError
+from app.storage.system_errors import reason
+from engine.errors import ConfigError, MoeChatError
 
 _CLEAR_LINE = "\r\x1b[2K"
+
+
+class OutputError(MoeChatError):
+    """What a command says cannot be written where it was told to write."""
+
+    title = "Output"
+
+    def __init__(self, error: OSError) -> None:
+        hint = "Free some space there, or send it elsewhere."
+        super().__init__(f"Standard output cannot be written: {reason(error)}.", hint)
 
 
 class Bold(str):
@@ -66,7 +77,11 @@ def confirmed(question: str) -> bool:
 
 
 def accept_any_bytes() -> None:
-    """Let no byte and no character stop a command: what cannot be read or written is replaced."""
+    """Let no byte and no character stop a command: what cannot be read or written is replaced. A standard stream that
+    is closed leads nowhere, so that no file of the program takes its number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  it is never closed
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
@@ -88,8 +103,20 @@ def _encodable_json(text: str) -> str:
 
 
 def _write(stream: IO[str] | None, text: str) -> None:
+    """Write text, whatever the encoding lacks. A remark that nobody can be told is dropped. Raises OutputError, and
+    BrokenPipeError where the reader has gone."""
     if stream is None:  # there is none, as under pythonw
         return
+    try:
+        _write_encoded(stream, text)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if stream is not sys.stderr:
+            raise OutputError(error) from error
+
+
+def _write_encoded(stream: IO[str], text: str) -> None:
     try:
         stream.write(text)
     except UnicodeEncodeError:

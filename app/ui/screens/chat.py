@@ -9,10 +9,10 @@ from textual.app import ComposeResult
 from textual.binding import ActiveBinding, BindingType
 from textual.containers import Horizontal, Vertical
 
-from app import figures
 from app.chat.prompt_history import PromptHistory
 from app.domains.domain import Domain
 from app.engine_link.bridge import EngineBridge
+from app.formatting import figures
 from app.storage.paths import AppPaths
 from app.storage.recorder import Recorder
 from app.ui.key_map import bindings_of, key_for

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 from textual.app import SuspendNotSupported
@@ -25,6 +26,8 @@ from app.ui.widgets.prompt import Prompt
 from app.ui.widgets.transcript import Transcript
 from app.ui.widgets.turn import AnswerTurn, TurnWidget
 from engine.errors import MoeChatError
+
+_EDITOR = "editor"
 
 
 class ChatActions(Screen[None]):
@@ -237,11 +240,15 @@ class ChatActions(Screen[None]):
         self.notify(f"Copied {size} {where}.", timeout=3, markup=False)
 
     def action_edit_externally(self) -> None:
-        """Write the message in the user's own editor."""
+        """Write the message in the user's own editor; what the engine writes meanwhile is kept."""
+        if not any(worker.group == _EDITOR for worker in self.workers):
+            self.run_worker(self._edit_externally(), group=_EDITOR)
+
+    async def _edit_externally(self) -> None:
         prompt = self.query_one(Prompt)
         try:
-            with self.app.suspend():
-                text = edit(prompt.whole_text)
+            with self.app.batch_update(), self.app.suspend():  # nothing is drawn meanwhile
+                text = await asyncio.to_thread(edit, prompt.whole_text)
         except MoeChatError as error:
             self.notify(f"{error.message} {error.hint}", severity="error", markup=False)
         except SuspendNotSupported:

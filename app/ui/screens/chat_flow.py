@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
 
-from app import profile_words
 from app.chat.conversation import Conversation, failure_text
 from app.chat.exchange import Exchange
 from app.chat.versions import place_in_family, versions_at
+from app.domains import profile_words
 from app.domains.domain import Domain, domain_called
 from app.engine_link.bridge import EngineBridge
 from app.storage.recorder import Recorder

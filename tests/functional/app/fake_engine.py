@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
+from dataclasses import replace
 
 from engine.api import BuildProfile, Command, Load, SetDomain, SetMode, Submit
 from engine.config import EXACT
@@ -191,6 +192,8 @@ class FakeEngine:
         self.has_died = False
         self.exit_note = ""
         self.profiles: tuple[ProfileState, ...] = ()
+        self.load_id: int | None = None
+        """The id of the last load."""
 
     @property
     def is_alive(self) -> bool:
@@ -201,6 +204,8 @@ class FakeEngine:
 
     def send(self, command: Command) -> None:
         self.sent.append(command)
+        if isinstance(command, Load):
+            self.load_id = command.request_id
         self.answer(command)
 
     def answer(self, command: Command) -> None:
@@ -229,7 +234,8 @@ class FakeEngine:
     def become_ready(self) -> None:
         """Loading, then ready."""
         self.snapshot = snapshot(1)
-        self.tell(LoadProgress("reading weights", 70 * MIB, 139 * MIB), READY, Profiles(self.profiles))
+        ready = replace(READY, request_id=self.load_id)
+        self.tell(LoadProgress("reading weights", 70 * MIB, 139 * MIB), ready, Profiles(self.profiles))
 
     def submitted(self) -> list[Submit]:
         """Every question it was asked."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -120,7 +121,7 @@ class ScriptedEngine(FakeEngine):
             self.tell(LoadProgress("reading weights", int(139 * MIB * share), 139 * MIB))
             if share >= 1:
                 self._is_ready = True
-                self.tell(READY, Profiles(self.profiles))
+                self.tell(replace(READY, request_id=self.load_id), Profiles(self.profiles))
         if self._building is not None:
             self._build(self._building, int(2 * (now - self._begun_at)))
         while self._request_id is not None and now > self._begun_at + 0.5 + self._token_s * self._num_tok:

@@ -57,7 +57,11 @@ class Terminal:
 
     def send(self, text: str) -> None:
         """Type."""
-        os.write(self._master, text.encode())
+        self.send_bytes(text.encode())
+
+    def send_bytes(self, content: bytes) -> None:
+        """What a terminal sends, text or not."""
+        os.write(self._master, content)
 
     def resize(self, columns: int, rows: int) -> None:
         """Another size, as when a window is dragged."""

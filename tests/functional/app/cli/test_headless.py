@@ -231,3 +231,14 @@ def test_ask_is_in_the_domain_of_the_settings(
     monkeypatch.setenv("MOE_CHAT_DOMAIN", "astrology")
     assert cli.main(["ask", "1+1"]) == cli.EXIT_USAGE
     assert "MOE_CHAT_DOMAIN" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["verify"], ["doctor"]])
+def test_what_another_request_says_is_not_this_ones(
+    command: list[str], play: Callable[[Play], FakeEngine], capsys: pytest.CaptureFixture[str]
+) -> None:
+    play(
+        lambda engine, _: engine.tell(TaskEnded(9, False, {"checks": []}, ("of another",)), TaskEnded(1, True, {}, ()))
+    )
+    assert cli.main(command) == 0
+    assert "of another" not in capsys.readouterr().out

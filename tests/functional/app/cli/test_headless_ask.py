@@ -17,7 +17,8 @@ from app.storage.recorder import Recorder
 from app.storage.records import FAILED
 from app.storage.store import ChatStore
 from engine.api import Command, Submit
-from engine.events import Failed, TextDelta, TurnEnded
+from engine.errors import EngineDiedError
+from engine.events import Failed, LoadProgress, TextDelta, TurnEnded
 from tests.functional.app.fake_engine import READY, FakeEngine, stats
 from tests.functional.app.played_engine import Play, say_paris
 
@@ -157,15 +158,30 @@ def test_an_error_in_mid_answer_keeps_what_there_is(
     assert (answer.text, answer.state) == ("Half an ans", FAILED)
 
 
-def test_a_locked_database_stops_no_answer(
-    play: Callable[[Play], FakeEngine], capsys: pytest.CaptureFixture[str], tmp_path: Path
+def test_an_engine_that_died_before_the_question_is_an_error(
+    play: Callable[[Play], FakeEngine], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "data").write_text("a file where the folder should be")
-    play(say_paris)
-    assert cli.main(["ask", "capital?"]) == 0
-    printed = capsys.readouterr()
-    assert printed.out == "It is Paris.\n"
-    assert "cannot be written" in printed.err
+    def die(engine: FakeEngine, command: Command) -> None:
+        raise EngineDiedError("The engine is gone (killed by SIGKILL).", "Its log: engine.log")
+
+    play(die)
+    assert cli.main(["ask", "capital?"]) == cli.EXIT_FAILED
+    assert "killed by SIGKILL" in capsys.readouterr().err
+    store = ChatStore(AppPaths.from_environment().chats_db)
+    assert [turn.state for turn in store.turns(store.summaries()[0].chat_id)][1:] == [FAILED]
+    store.close()
+
+
+def test_json_has_a_line_of_loading_for_every_change_and_says_who_answered(
+    play: Callable[[Play], FakeEngine], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, told = play(say_paris), [LoadProgress("reading", done, 9) for done in (1, 1, 1, 2, 2)]
+    monkeypatch.setattr(engine, "become_ready", lambda: engine.tell(*told, replace(READY, request_id=engine.load_id)))
+    assert cli.main(["ask", "--json", "--domain", "maths", "capital?"]) == 0
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [event["done"] for event in events if event["event"] == "loading"] == [1, 2]
+    stats = events[-1]["stats"]
+    assert (stats["domain"], stats["model"]) == ("maths", READY.model_name)
 
 
 def test_json_holds_nothing_that_a_terminal_obeys(

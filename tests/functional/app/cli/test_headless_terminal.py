@@ -27,7 +27,7 @@ from app.storage.store import ChatStore
 from engine.api import Command, Load, Submit
 from engine.events import Failed, Notice, TaskEnded, TaskProgress, TextDelta, TurnEnded
 from tests.functional.app.fake_engine import FakeEngine, stats
-from tests.functional.app.played_engine import Play, PlayedEngine
+from tests.functional.app.played_engine import Play, PlayedEngine, say_paris
 from tests.unit.engine.commands.test_trace_replay import make_trace
 
 EVIL = "a\x1b[2J\x1b]52;c;ZXZpbA==\x07\x9b31m\x85\u202e\u2066\u061c\x00\x7f\x08\rz"
@@ -237,7 +237,10 @@ def test_arguments_that_are_not_utf_8_are_replaced(tmp_path: Path) -> None:
     assert b"Traceback" not in ended.stderr
 
 
-@pytest.mark.parametrize("argv", [["ask", "caf\udce9 \ud800"], ["ask", "--system", "\udcff", "caf\udce9"]])
+@pytest.mark.parametrize(
+    "argv",
+    [["ask", "caf\udce9 \ud800"], ["ask", "-s", "\udcff", "caf\udce9"], ["ask", "--stop", "\udcff", "caf\udce9"]],
+)
 def test_a_question_with_lone_surrogates_is_asked(
     argv: list[str], play: Callable[[Play], FakeEngine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -251,6 +254,30 @@ def test_a_question_with_lone_surrogates_is_asked(
     for message in submit.messages:
         message.content.encode()
     assert submit.messages[-1].content.startswith("caf\ufffd")
+    "".join(submit.sampling.stop).encode()
+
+
+def test_a_system_prompt_of_the_environment_is_asked_with(
+    play: Callable[[Play], FakeEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MOE_CHAT_SYSTEM_PROMPT", "caf\udce9")
+    engine = play(say_paris)
+    assert cli.main(["ask", "capital?"]) == 0
+    assert engine.submitted()[0].messages[0].content == "caf\ufffd"
+
+
+def test_a_file_of_chats_with_bytes_that_are_no_text_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOE_CHAT_HOME", str(tmp_path / "home"))
+    store = ChatStore(AppPaths.from_environment().chats_db)
+    store.save_whole(ChatRecord("general", "", "demo", chat_id="c0ffee"), [TurnRecord("c0ffee", 0, USER, "cafe")])
+    store.close()
+    assert cli.main(["chats", "export", "c0ffee", "--json", "-o", str(tmp_path / "chat.json")]) == 0
+    written = (tmp_path / "chat.json").read_bytes().replace(b"cafe", b"caf\xe9").replace(b"c0ffee", b"decade")
+    (tmp_path / "chat.json").write_bytes(b"\xef\xbb\xbf" + written)
+    assert cli.main(["chats", "import", str(tmp_path / "chat.json")]) == 0
+    store = ChatStore(AppPaths.from_environment().chats_db)
+    assert store.turns("decade")[0].text == "caf\ufffd"
+    store.close()
 
 
 def test_lines_in_latin_1_are_asked_with_what_can_be_read(

@@ -174,7 +174,7 @@ def test_what_a_given_up_answer_still_says_is_not_the_next_ones(
     chat: Chat, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first answer is stopped, and the engine takes longer to end it than anybody waits."""
-    monkeypatch.setattr("app.cli.main.commands.plain_commands.PATIENT_WAIT_S", 0.0)
+    monkeypatch.setattr("app.cli.commands.plain_commands.PATIENT_WAIT_S", 0.0)
 
     def script(engine: FakeEngine, command: Command) -> None:
         if isinstance(command, Submit) and command.request_id == 1:

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.functional.app.ui.test_turns import kept, talk
 from textual.widgets import OptionList, Static
 
 from app.cli import main as cli
@@ -19,6 +18,7 @@ from app.ui.screens.chats import ChatsScreen
 from app.ui.screens.confirm import Confirm
 from app.ui.widgets.chat_list import ChatList
 from tests.functional.app.conftest import Stage
+from tests.functional.app.ui.test_turns import kept, talk
 
 
 async def _confirm(stage: Stage, key: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.functional.app.ui.test_turns import kept, talk
 from textual.widgets import OptionList
 
 from app.chat.version_tree import version_rows
@@ -11,6 +10,7 @@ from app.storage.records import ChatRecord, TurnRecord
 from app.ui.screens.versions import VersionsScreen
 from engine.events import CANCELLED
 from tests.functional.app.conftest import Stage
+from tests.functional.app.ui.test_turns import kept, talk
 
 
 async def _again(stage: Stage, text: str) -> None:

@@ -55,6 +55,22 @@ def test_every_option_arrives() -> None:
     assert (config.link_bytes_per_s, config.compute_threads, config.link_threads, config.context_tok) == (5e8, 2, 1, 99)
 
 
+@pytest.mark.parametrize(
+    ("short", "long"),
+    [
+        (["-m", "x"], ["--model", "x"]),
+        (
+            ["ask", "-m", "x", "-s", "be brief", "-d", "maths", "hi"],
+            ["ask", "--model", "x", "--system", "be brief", "--domain", "maths", "hi"],
+        ),
+        (["chats", "delete", "-y", "x"], ["chats", "delete", "--yes", "x"]),
+        (["clean", "-y"], ["clean", "--yes"]),
+    ],
+)
+def test_short_flags(short: list[str], long: list[str]) -> None:
+    assert cli.build_parser().parse_args(short) == cli.build_parser().parse_args(long)
+
+
 def test_sampling_is_the_models_own_unless_given() -> None:
     parser = cli.build_parser()
     assert options.sampling_config(parser.parse_args(["ask", "hi"])).temperature is None

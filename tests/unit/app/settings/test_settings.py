@@ -304,3 +304,12 @@ def test_search_finds_words_of_title_meaning_and_range() -> None:
 def test_stop_texts_of_the_command_line_stay() -> None:
     settings = Settings(SettingsFile(Path("/nowhere/settings.toml")), stop=("A",))
     assert settings.sampling().stop == ("A",)
+
+
+def test_a_name_that_is_no_text_is_refused_and_the_file_stays(tmp_path: Path) -> None:
+    file = SettingsFile(tmp_path / "settings.toml")
+    file.write({("model", "name"): "demo"})
+    before = file.path.read_bytes()
+    with pytest.raises(OSError, match="no UTF-8"):
+        file.write({("model", "name"): "/models/caf\udce9"})
+    assert file.path.read_bytes() == before

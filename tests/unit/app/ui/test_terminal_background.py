@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from app.ui import terminal_background
-from app.ui.terminal_background import has_light_background, is_light
+from app.ui.terminal_background import ask_background, is_light
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_terminal_is_asked_and_what_it_says_is_taken_off_its_input(
     monkeypatch.setattr("sys.stdout", File())
     terminal = threading.Thread(target=reply)
     terminal.start()
-    assert has_light_background() is (b"rgb" in answer)
+    assert ask_background().is_light is (b"rgb" in answer)
     terminal.join()
     os.write(outer, b"typed\n")
     assert os.read(inner, 64) == b"typed\n"
@@ -60,4 +60,4 @@ def test_what_is_no_terminal_is_dark(monkeypatch: pytest.MonkeyPatch) -> None:
     with os.fdopen(reading) as source, os.fdopen(writing, "w") as target:
         monkeypatch.setattr("sys.stdin", source)
         monkeypatch.setattr("sys.stdout", target)
-        assert not has_light_background()
+        assert not ask_background().is_light
