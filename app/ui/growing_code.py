@@ -63,10 +63,11 @@ class GrowingCode:
     def _settle(self) -> None:
         """Settle the window's first lines, if a place is found behind which nothing depends on them."""
         lines, is_long = self._highlighted(self._context, self._window), len(self._window) >= 4 * _WINDOW
-        for at in [*self._places()[:3], *([_WINDOW] if is_long else [])]:
-            for context in ([], self._opener(lines, at)) if is_long else ([],):
-                if self._highlighted(context, self._window[at:]) == lines[at:]:
-                    return self._cut(lines, at, context)
+        tries: list[tuple[int, list[str]]] = [(at, []) for at in self._places()[:2]]
+        tries += [(_WINDOW, self._opener(lines, _WINDOW))] if is_long else []
+        for at, context in tries:
+            if self._highlighted(context, self._window[at:]) == lines[at:]:
+                return self._cut(lines, at, context)
         if is_long:
             return self._cut(lines, _WINDOW, self._context)
         self._next_cut += _WINDOW

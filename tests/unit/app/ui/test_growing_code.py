@@ -18,7 +18,14 @@ FUNCTIONS = [
     for number in range(100)
     for line in (f"def f_{number}(x: int) -> int:", f'    """Add {number}."""', f"    return x + {number}", "")
 ]
-LONG_COMMENT = ["def f():", '    """What it does.', "", *["    One more word's line of it."] * 150, '    """', "    return 1"]
+LONG_COMMENT = [
+    "def f():",
+    '    """What it does.',
+    "",
+    *["    One more word's line of it."] * 150,
+    '    """',
+    "    return 1",
+]
 CASES = [
     ("python", FUNCTIONS),
     ("python", [*FUNCTIONS[:20], *LONG_COMMENT, *FUNCTIONS[:100]]),
