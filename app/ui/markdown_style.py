@@ -69,12 +69,14 @@ class _DottedItem(ListItem):
 
 
 class _PlainTable(TableElement):
-    """A table without the blank lines of an outer edge."""
+    """A table without the blank lines of an outer edge. Words that are wider than their column are folded, not cut."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for table in super().__rich_console__(console, options):
             if isinstance(table, Table):
                 table.show_edge = False
+                for column in table.columns:
+                    column.overflow = "fold"
             yield table
 
 
