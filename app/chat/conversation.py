@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from app.chat import context
+from app.chat.context_size import CHARACTERS, ContextSize, context_characters, context_size
 from app.chat.exchange import Exchange, pair
 from app.formatting.sanitise import whole
 from app.storage import answer_record
@@ -50,6 +51,11 @@ class Conversation:
     def live(self) -> Exchange | None:
         """The exchange whose answer is being written."""
         return next((exchange for exchange in self.exchanges if exchange.is_live), None)
+
+    @property
+    def context_size(self) -> ContextSize:
+        """What the next question finds in the context."""
+        return context_size(self.chat.system_prompt, self.exchanges)
 
     @property
     def waiting(self) -> list[Exchange]:
@@ -223,6 +229,8 @@ class Conversation:
             answer.stats["before"] = before
         if event.failure is not None:
             answer.markers.append(failure_text(event.failure))
+        self._mark_left_out(answer)
+        answer.stats[CHARACTERS] = context_characters(self.chat.system_prompt, self.exchanges)
         self._close(exchange)
         return exchange
 

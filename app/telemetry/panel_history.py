@@ -10,7 +10,7 @@ from itertools import pairwise
 from app.telemetry.event_log import EventLog
 from app.telemetry.expert_use import ExpertUse
 from app.telemetry.outcomes import OutcomeHistory
-from engine.events import EngineReady, Event, Snapshot
+from engine.events import Counters, EngineReady, Event, Snapshot
 
 MAX_LOOKS = 128
 
@@ -30,6 +30,8 @@ class PanelHistory:
         self.use = ExpertUse()
         self.layer_outcomes: deque[tuple[tuple[int, int], ...]] = deque(maxlen=MAX_LOOKS)
         """(hits, routed) of every layer since load, one entry a look in which something was routed."""
+        self._layers_before: tuple[Counters, ...] = ()
+        """The layers' counters when the answer began."""
         self.link_bytes_per_s: deque[float | None] = deque(maxlen=MAX_LOOKS)
 
     def note(self, happened: list[Event]) -> None:
@@ -43,6 +45,10 @@ class PanelHistory:
     def see(self, snapshot: Snapshot) -> None:
         """Take in a state."""
         before, self.snapshot = self.snapshot, snapshot
+        if not snapshot.turn_counters.routed:
+            self._layers_before = snapshot.layer_counters
+        elif before is not None and snapshot.turn_counters.routed < before.turn_counters.routed:
+            self._layers_before = before.layer_counters
         if before is not None and before.sequence == snapshot.sequence and before.phase == snapshot.phase:
             return
         self.outcomes.see(snapshot)
@@ -53,6 +59,11 @@ class PanelHistory:
         served = tuple((layer.hits, layer.routed) for layer in snapshot.layer_counters)
         if not self.layer_outcomes or self.layer_outcomes[-1] != served:
             self.layer_outcomes.append(served)
+
+    def layers_of_answer(self, snapshot: Snapshot) -> tuple[Counters, ...]:
+        """What was counted in each layer in this answer; since load where its beginning has not been seen."""
+        layers, before = snapshot.layer_counters, self._layers_before
+        return tuple(now - then for now, then in zip(layers, before, strict=True)) if before else layers
 
     def layer_hit_rates(self, layer: int) -> list[float | None]:
         """Hits over routed of one layer between the looks, oldest first; None where nothing was routed in it."""

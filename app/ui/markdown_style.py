@@ -46,9 +46,15 @@ class _LeftHeading(Heading):
 class _PlainCodeBlock(CodeBlock):
     """Code without blank lines around it. Its theme is what `CodeLines` calls colours."""
 
+    def __init__(self, token: Token, colours: Mapping[str, str] | None) -> None:
+        self._lines = CodeLines(token, colours)
+
+    @classmethod
+    def create(cls, markdown: Markdown, token: Token) -> _PlainCodeBlock:
+        return cls(token, cast("Mapping[str, str] | None", markdown.code_theme))
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        colours = cast("Mapping[str, str] | None", self.theme)
-        yield CodeLines(str(self.text).rstrip("\n"), self.lexer_name, colours)
+        yield self._lines
 
 
 class _DottedItem(ListItem):
@@ -63,12 +69,14 @@ class _DottedItem(ListItem):
 
 
 class _PlainTable(TableElement):
-    """A table without the blank lines of an outer edge."""
+    """A table without the blank lines of an outer edge. Words that are wider than their column are folded, not cut."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for table in super().__rich_console__(console, options):
             if isinstance(table, Table):
                 table.show_edge = False
+                for column in table.columns:
+                    column.overflow = "fold"
             yield table
 
 

@@ -14,10 +14,10 @@ import pytest
 
 from app.storage.records import ASSISTANT, USER, ChatRecord, TurnRecord
 from app.storage.store import ChatStore
-from engine.config import APPROX
-from engine.events import ProfileState
+from engine.config import APPROX, EXACT
+from engine.events import LABEL_APPROX, LABEL_EXACT, STOP, ModeChanged, ProfileState, TurnEnded
 from tests.functional.app.conftest import Stage
-from tests.functional.app.fake_engine import snapshot
+from tests.functional.app.fake_engine import snapshot, stats
 from tests.snapshots.screen_text import screen_text
 
 _FOLDER = Path(__file__).with_name("screens")
@@ -41,7 +41,9 @@ print("Paris")
 async def _check(stage: Stage, request: pytest.FixtureRequest) -> None:
     """The screen becomes what was kept for this test, or is kept."""
     path = _FOLDER / f"{request.node.name.removeprefix('test_').replace('[', '-').rstrip(']')}.txt"
-    kept = path.read_text(encoding="utf-8") if path.exists() else ""
+    if not path.exists() and not _IS_UPDATE:
+        pytest.fail(f"{path.name} is not kept: `make screens` writes it.", pytrace=False)
+    kept = "" if _IS_UPDATE else path.read_text(encoding="utf-8")
     shown, still_s, waited_s = "", 0.0, 0.0
     while shown != kept or _IS_UPDATE:
         before, shown = shown, screen_text(stage.app.screen)
@@ -57,17 +59,27 @@ async def _check(stage: Stage, request: pytest.FixtureRequest) -> None:
         pytest.fail("\n".join((path.name, *difference)), pytrace=False)
 
 
-async def _answer(stage: Stage) -> None:
+async def _answer(stage: Stage, mode: str = EXACT) -> None:
     """A chat with one answer, and panels that have seen some of it."""
     await stage.open_chat()
+    if mode != EXACT:
+        stage.engine.tell(ModeChanged(mode, None, None))
     await stage.ask_ready("What is the capital of France?")
     for sequence in range(2, 14):
         stage.engine.snapshot = snapshot(
-            sequence, phase="decode", mode=APPROX, tokens=4 * sequence, recent_tpot_ms=tuple(range(40, 50 + sequence))
+            sequence, phase="decode", mode=mode, tokens=4 * sequence, recent_tpot_ms=tuple(range(40, 50 + sequence))
         )
         stage.chat.engine_snapshot(stage.engine.snapshot)
-    stage.engine.end_answer(stage.engine.begin_answer(_ANSWER, 52), _ANSWER, 52)
+    label = LABEL_EXACT if mode == EXACT else LABEL_APPROX
+    counted = stats(52, label=label, counted=stage.engine.snapshot.turn_counters)
+    stage.engine.tell(TurnEnded(stage.engine.begin_answer(_ANSWER, 52), STOP, counted, _ANSWER))
     await stage.see("52 tok")
+
+
+async def test_a_screen_whose_picture_is_not_kept_fails(stage: Stage, request: pytest.FixtureRequest) -> None:
+    if not _IS_UPDATE:
+        with pytest.raises(pytest.fail.Exception, match="not kept"):
+            await _check(stage, request)
 
 
 class TestFirstRun:
@@ -143,5 +155,5 @@ class TestLight:
 
     @ONE_SIZE
     async def test_chat_light(self, stage: Stage, request: pytest.FixtureRequest) -> None:
-        await _answer(stage)
+        await _answer(stage, APPROX)
         await _check(stage, request)

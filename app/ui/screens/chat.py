@@ -9,6 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import ActiveBinding, BindingType
 from textual.containers import Horizontal, Vertical
 
+from app.chat.context_size import ContextSize
 from app.chat.prompt_history import PromptHistory
 from app.domains.domain import Domain
 from app.engine_link.bridge import EngineBridge
@@ -96,7 +97,7 @@ class ChatScreen(ChatCommands, ChatFind, PanelledScreen):
 
     def engine_snapshot(self, snapshot: Snapshot) -> None:
         """Show the newest state."""
-        self.query_one(TitleBar).show_context(snapshot.context_used_tok, snapshot.context_tok)
+        self._show_context()
         self._warn_when_nearly_full(snapshot.context_used_tok, snapshot.context_tok)
         self.show_panels(snapshot)
 
@@ -128,6 +129,7 @@ class ChatScreen(ChatCommands, ChatFind, PanelledScreen):
             return
         bridge, live = self._bridge, self.flow.live
         self.query_one(TitleBar).show_mode(bridge.mode, bridge.wanted_mode)
+        self._show_context()
         if bridge.ready is not None:
             self.query_one(PanelColumn).set_model(bridge.ready)
             self._show_title()
@@ -144,6 +146,16 @@ class ChatScreen(ChatCommands, ChatFind, PanelledScreen):
         if bridge.is_down != self._was_down:  # the footer is composed anew: not on every beat
             self._was_down = bridge.is_down
             self.refresh_bindings()
+
+    def _show_context(self) -> None:
+        """Of the chat on screen: while it is answered as the engine has it, else as counted with its last answer."""
+        snapshot = self._bridge.snapshot
+        if snapshot is None:
+            return
+        size = self.flow.conversation.context_size
+        if self.flow.live is not None and snapshot.context_used_tok:
+            size = ContextSize(snapshot.context_used_tok, is_estimate=False)
+        self.query_one(TitleBar).show_context(size.used_tok, snapshot.context_tok, is_estimate=size.is_estimate)
 
     def _warn_when_nearly_full(self, used_tok: int, total_tok: int) -> None:
         """Once a chat, before anything has to be left out."""

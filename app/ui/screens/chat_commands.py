@@ -137,7 +137,7 @@ class ChatCommands(ChatActions):
         if choice in ("show", "fold"):
             self.transcript.show_all_thinking(choice == "show")
         elif choice == "default" or choice in known:
-            self.flow.conversation.thinking = None if choice == "default" else choice
+            self.flow.conversation.thinking = choice
             self.notify(f"Thinking: {choice}, from the next question on.", markup=False)
         else:
             words = f"It can be: {', '.join(known)}." if known else "This model's template has no such switch."

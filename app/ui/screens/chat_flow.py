@@ -208,7 +208,7 @@ class ChatFlow:
         await self.transcript.add_answer(exchange)
 
     def _thinking(self, own: str | None) -> str | None:
-        """What the model is told about thinking; None: nothing."""
+        """What the model is told about thinking; None: nothing, as with `default`, which no template knows."""
         wanted, ready = own or self.thinking, self.bridge.ready
         return wanted if ready is not None and wanted in ready.thinking_choices else None
 

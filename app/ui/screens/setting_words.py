@@ -14,6 +14,8 @@ from engine.errors import ConfigError
 
 _NAME_WIDTH = 20
 _LONG = 60
+_SURELY_SHOWN = 24
+"""Characters of a value that the list shows in a narrow terminal, too."""
 
 KEYS_GROUP = "Keys"
 
@@ -73,12 +75,15 @@ def line(row: Setting, settings: Settings, key_map: KeyMap) -> Content:
 
 
 def detail(row: Setting, settings: Settings, key_map: KeyMap) -> Content:
-    """Its meaning; its range and default; what wins over it; when a change acts."""
+    """Its value where the list may cut it, meaning, range and default, what wins over it, when a change acts."""
     default = row.text(row.default) or row.unset
     about = [f"{row.range_text[:1].upper()}{row.range_text[1:]}. Default: {default}."]
     if row.is_engine:
         about.append("Acts once the model is loaded again.")
     lines: list[str | tuple[str, str]] = [(row.meaning, ""), "\n", (" ".join(about), "$quiet")]
+    value = visible(value_text(row, settings, key_map))
+    if len(value) > _SURELY_SHOWN and row.kind is not Kind.LONG_TEXT:  # whose editor shows it
+        lines = [(value, "$primary"), "\n", *lines]
     if given := settings.given(row.key):
         stored = row.text(settings.stored(row.key)) or default
         warning = f"{given.by} {given.text} wins in this run; the file has {stored}."

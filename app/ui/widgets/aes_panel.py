@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.content import Content
@@ -9,13 +10,13 @@ from textual.content import Content
 from app.formatting import figures
 from app.ui.widgets.panel import Panel, heading, pairs
 from engine.config import APPROX
-from engine.events import Snapshot
+from engine.events import Counters, Snapshot
 
 _BARS_NAME_WIDTH = 12
 
 
 class AesPanel(Panel):
-    """Substitutions of this answer and the routing weight they carried; by layer since load."""
+    """Substitutions of this answer: how many, the routing weight they carried, and in which layers."""
 
     TITLE: ClassVar[str] = "AES"
 
@@ -26,7 +27,7 @@ class AesPanel(Panel):
                 width,
                 ("weight", self._weight(snapshot)),
                 ("avail", figures.percent(snapshot.turn_counters.availability_rate)),
-                ("worst", worst_layer(snapshot)),
+                ("worst", worst_layer(snapshot.layer_numbers, self.history.layers_of_answer(snapshot))),
             ),
             self._layer_bars(snapshot, width),
         ]
@@ -40,7 +41,7 @@ class AesPanel(Panel):
             *pairs(width, ("routing weight carried by substitutes", self._weight(snapshot))),
             *pairs(width, ("available without waiting", figures.share(num_available, counters.routed))),
             Content(""),
-            Content.styled("substituted of routed by layer, since load", "bold $quiet"),
+            Content.styled("substituted of routed by layer, in this answer", "bold $quiet"),
             *self._layer_rows(snapshot, width),
         ]
 
@@ -48,7 +49,12 @@ class AesPanel(Panel):
         counters = snapshot.turn_counters
         colour = "$approx" if snapshot.mode == APPROX else "$foreground"
         figure = figures.of(counters.substituted, counters.routed)
-        return heading(self.TITLE, (f"{figure} substituted", figure) if counters.routed else figure, width, colour)
+        if not counters.routed:
+            return heading(self.TITLE, figure, width, colour)
+        ways: tuple[str, ...] = (f"{figure} substituted", figure)
+        if counters.substituted and snapshot.mode != APPROX:  # the answer began otherwise
+            colour, ways = "$approx", (f"{figure} substituted while APPROX", f"{figure} in APPROX", *ways)
+        return heading(self.TITLE, ways, width, colour)
 
     def _weight(self, snapshot: Snapshot) -> str:
         """Each token's routing weights count as 1 in a layer, so routed / top_k is the whole."""
@@ -59,7 +65,7 @@ class AesPanel(Panel):
 
     def _layer_bars(self, snapshot: Snapshot, width: int) -> Content:
         """A bar a layer, or for as many layers as it takes to fit; the tallest one is the worst layer."""
-        counters = snapshot.layer_counters
+        counters = self.history.layers_of_answer(snapshot)
         step = -(-len(counters) // max(1, width - _BARS_NAME_WIDTH)) or 1
         name = "by layer " if step == 1 else f"by {step} layers "
         rates: list[float | None] = []
@@ -72,10 +78,11 @@ class AesPanel(Panel):
         return Content.assemble((name, "$quiet"), (figures.sparkline(rates, len(rates)), "$approx"))
 
     def _layer_rows(self, snapshot: Snapshot, width: int) -> list[Content]:
-        rates = [layer.substituted_rate or 0.0 for layer in snapshot.layer_counters]
+        layers = self.history.layers_of_answer(snapshot)
+        rates = [layer.substituted_rate or 0.0 for layer in layers]
         top = max(rates, default=0.0)
         rows = []
-        for number, layer, rate in zip(snapshot.layer_numbers, snapshot.layer_counters, rates, strict=True):
+        for number, layer, rate in zip(snapshot.layer_numbers, layers, rates, strict=True):
             share = figures.share(layer.substituted, layer.routed)
             room = max(1, width - 6 - len(share) - 2)
             bar = "▇" * (max(1, round(room * rate / top)) if rate else 0)
@@ -83,13 +90,9 @@ class AesPanel(Panel):
         return rows
 
 
-def worst_layer(snapshot: Snapshot) -> str:
-    """The layer with the largest share of substitutions since load, as in `L31 1.5 %`; a dash without any."""
-    worst = max(
-        zip(snapshot.layer_numbers, snapshot.layer_counters, strict=False),
-        key=lambda pair: pair[1].substituted_rate or 0.0,
-        default=None,
-    )
+def worst_layer(numbers: Sequence[int], layers: Sequence[Counters]) -> str:
+    """The layer with the largest share of substitutions, as in `L31 1.5 %`; a dash without any."""
+    worst = max(zip(numbers, layers, strict=False), key=lambda pair: pair[1].substituted_rate or 0.0, default=None)
     if worst is None or not worst[1].substituted:
         return figures.DASH
     return f"L{worst[0]} {figures.percent(worst[1].substituted_rate)}"

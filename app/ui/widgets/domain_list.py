@@ -62,7 +62,7 @@ class DomainList(OptionList):
         colour = "$warning" if state and state.problem else "$secondary" if state else "$quiet"
         return Content.assemble(
             (f"{number:<3}" if number < 10 else "   ", "$quiet"),
-            (f"{domain.title[: _NAME_WIDTH - 1]:<{_NAME_WIDTH}}", "bold"),
+            (f"{domain.title:<{_NAME_WIDTH - 1}} ", "bold"),
             (f"{domain.purpose:<{_PURPOSE_WIDTH}}", "$foreground 80%"),
             (profile_words.state_text(state, is_known=is_known, is_short=is_short), colour),
         )

@@ -2,72 +2,106 @@
 
 from __future__ import annotations
 
-from itertools import zip_longest
-
 from markdown_it.token import Token
-from textual.geometry import Region
+from rich.console import Group
+from rich.segment import Segment
 from textual.strip import Strip
 
+from app.ui.code_colours import Line, code_segments
+from app.ui.growing_code import GrowingCode
 from app.ui.markdown_style import FinishedMarkdown, parser
-from app.ui.widgets.text_lines import TextLines
+from app.ui.widgets.growing_lines import GrowingLines
+
+_LINES_A_BEAT = 64
+"""Where the last block is longer, it is laid out anew only with every second growth, and so on: a table or a list
+depends on each of its lines, and the cost of a growth is not to rise with their number."""
 
 
-class LiveAnswer(TextLines):
-    """Grows at its end. Only the last block of its Markdown is laid out anew; what changed of it is drawn anew."""
+class LiveAnswer(GrowingLines):
+    """Grows at its end. Only the last block of its Markdown is laid out anew, of a block of code its last lines."""
 
     def __init__(self, markdown: str) -> None:
         super().__init__()
-        self._settled: list[list[Token]] = []
-        """Blocks that will not change any more, in batches as they were settled."""
-        self._settled_strips: list[Strip] = []
-        self._settled_at = (0, 0)
-        """For which width, and for how many batches, those strips were made, with the blank lines below each."""
-        self._open = ""
+        self._parts: list[list[Token] | GrowingCode] = []
+        """What will not change any more, in batches as it was settled; the last may be code that is still written."""
+        self._at = (0, 0)
+        """How many of them have been laid out, and how many lines of the next one."""
+        self._open, self._num_grown = "", 0
+        """What stands behind them, and how often it has grown since it was taken in."""
         self._open_tokens: list[Token] = []
         self._take(markdown)
 
     def grow(self, added: str) -> None:
         """The answer has more Markdown at its end."""
-        self._take(added)
-        before, width = self._strips, self.content_size.width
-        self._strips_width, self._height = 0, (0, 0)
-        self._lay_out(width)
-        if len(self._strips) != len(before) or not width:
-            self.refresh(layout=True)
-            return
-        pairs = enumerate(zip_longest(before, self._strips))
-        changed = [y for y, (old, new) in pairs if old is not new and old != new]
-        if changed:
-            self.refresh(Region(0, changed[0], width, changed[-1] - changed[0] + 1))
+        if self._take(added):
+            self.show_growth()
 
-    def renderable(self, *, is_seen: bool) -> FinishedMarkdown:
-        return self._markdown([token for batch in [*self._settled, self._open_tokens] for token in batch], is_seen)
+    def renderable(self, *, is_seen: bool) -> Group:
+        return Group(*(self._markdown(part) for part in self._parts if not isinstance(part, GrowingCode)))
 
-    def notify_style_update(self) -> None:
-        super().notify_style_update()
-        self._settled_strips, self._settled_at = [], (0, 0)
+    def settled_strips(self, width: int, *, begins_anew: bool) -> list[Strip]:
+        strips: list[Strip] = []
+        number, line = (0, 0) if begins_anew else self._at
+        for part in self._parts[number:]:
+            if isinstance(part, GrowingCode):
+                strips += self._code_strips(part.settled[line:], width)
+                if part.is_open:
+                    self._at = (number, len(part.settled))
+                    return strips
+            else:
+                strips += self._strips_of(self._markdown(part), width)
+            strips += [Strip([])] * (2 if isinstance(part, list) and part[-1].type == "hr" else 1)
+            number, line = number + 1, 0
+        self._at = (number, 0)
+        return strips
 
-    def _make_strips(self, width: int) -> list[Strip]:
-        at_width, num_made = self._settled_at
-        if at_width != width:
-            self._settled_strips, num_made = [], 0
-        for batch in self._settled[num_made:]:
-            self._settled_strips += self._strips_of(self._markdown(batch), width)
-            self._settled_strips += [Strip([])] * (2 if batch[-1].type == "hr" else 1)
-        self._settled_at = (width, len(self._settled))
-        return [*self._settled_strips, *self._strips_of(self._markdown(self._open_tokens), width)]
+    def open_strips(self, width: int) -> list[Strip]:
+        if (code := self._growing_code) is not None:
+            return self._code_strips(code.open_lines(), width)
+        return self._strips_of(self._markdown(self._open_tokens), width)
 
-    def _markdown(self, tokens: list[Token], is_seen: bool = True) -> FinishedMarkdown:
-        return FinishedMarkdown(tokens, self.app.theme_variables, highlights=is_seen)
+    @property
+    def _growing_code(self) -> GrowingCode | None:
+        last = self._parts[-1] if self._parts else None
+        return last if isinstance(last, GrowingCode) and last.is_open else None
 
-    def _take(self, added: str) -> None:
-        """Whatever stands before the last block is settled, once that block's first line is complete: until then it
-        may turn out to go on with the one before."""
+    def _code_strips(self, lines: list[Line], width: int) -> list[Strip]:
+        colours = self.app.theme_variables
+        return [Strip(Segment.strip_links(part)) for line in lines for part in code_segments(line, width, colours)]
+
+    def _markdown(self, tokens: list[Token]) -> FinishedMarkdown:
+        return FinishedMarkdown(tokens, self.app.theme_variables)
+
+    def _take(self, added: str) -> bool:
+        """Take in more Markdown; False: it waits for the next growth."""
+        if (code := self._growing_code) is not None:
+            added = code.grow(added)
+            if code.is_open:
+                return True
         self._open += added
+        self._num_grown += 1
+        if self._num_grown <= self._open.count("\n") // _LINES_A_BEAT:
+            return False
+        self._num_grown = 0
+        self._parse()
+        return True
+
+    def _parse(self) -> None:
+        """Whatever stands before the last block is settled, once that block's first line is complete: until then it
+        may turn out to go on with the one before. A fence is code as soon as its first line is complete."""
         self._open_tokens = parser().parse(self._open)
         lines = self._open.split("\n")
-        starts = [token.map[0] for token in self._open_tokens if token.level == 0 and token.map]
-        if len(starts) > 1 and starts[-1] < len(lines) - 1:
-            self._settled.append(parser().parse("\n".join(lines[: starts[-1]])))
-            self._open = "\n".join(lines[starts[-1] :])
+        blocks = [token for token in self._open_tokens if token.level == 0 and token.map]
+        start = blocks[-1].map[0] if blocks and blocks[-1].map else 0
+        if start >= len(lines) - 1:
+            return
+        if len(blocks) > 1:
+            self._parts.append(parser().parse("\n".join(lines[:start])))
+            self._open = "\n".join(lines[start:])
             self._open_tokens = parser().parse(self._open)
+        if blocks and blocks[-1].type == "fence":
+            code = GrowingCode(lines[start])
+            self._parts.append(code)
+            self._open, self._open_tokens = code.grow("\n".join(lines[start + 1 :])), []
+            if not code.is_open:
+                self._parse()

@@ -32,15 +32,14 @@ def shape(entry: ModelEntry) -> str:
 
 
 def name_width(entries: Iterable[ModelEntry]) -> int:
-    """Columns that hold the names, the longest ones cut."""
+    """Columns that hold the names but for the longest ones."""
     return min(_NAME_WIDTH, max((len(title(entry)) for entry in entries), default=0))
 
 
 def line(entry: ModelEntry, current: str, width: int) -> Content:
-    """One model, its name in `width` columns; one that cannot be chosen is grey, with the reason."""
+    """One model, its name in `width` columns or more; one that cannot be chosen is grey, with the reason."""
     mark = "▸ " if entry.location == current else "  "
-    name = title(entry)
-    name = f"{name if len(name) <= width else name[: width - 1] + '…':<{width}}  "
+    name = f"{title(entry):<{width}}  "
     if not entry.is_supported:
         return Content.assemble(("  ", ""), (name, "$faint"), (visible(entry.reason), "$quiet"))
     note = shape(entry) or "built on first use" if entry.location == DEMO_MODEL else shape(entry)

@@ -77,9 +77,9 @@ class Prompt(TextArea):
         elif key == "backspace":
             return self._delete_mark()
         elif key == "up":
-            return self.cursor_location[0] == 0 and self._walk(-1)
+            return self.navigator.is_first_wrapped_line(self.cursor_location) and self._walk(-1)
         elif key == "down":
-            return self.cursor_location[0] == self.document.line_count - 1 and self._walk(1)
+            return self.navigator.is_last_wrapped_line(self.cursor_location) and self._walk(1)
         else:
             return False
         return True

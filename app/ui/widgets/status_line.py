@@ -33,15 +33,14 @@ class StatusLine(Panel, can_focus=False):
         counters, timing, memory, link = snapshot.turn_counters, snapshot.timing, snapshot.memory, snapshot.link
         num_experts = sum(map(len, snapshot.residency))
         on_device = num_experts - sum(codes.count(HOST) for codes in snapshot.residency)
-        aes_colour = "$approx" if snapshot.mode == APPROX else "$foreground"
+        aes_colour = "$approx" if snapshot.mode == APPROX or counters.substituted else "$foreground"
+        aes = figures.count(counters.substituted) if counters.routed else figures.DASH
+        aes += " in APPROX" if counters.substituted and snapshot.mode != APPROX else ""
         emulated = " emulated" if link.emulated_bytes_per_s is not None else ""
         return [
             _item("TPOT", _speed(figures.milliseconds(timing.tpot_now_ms), list(timing.recent_tpot_ms))),
             _item("hit", Content(_share(counters.hits, counters.routed))),
-            _item(
-                "aes",
-                Content.styled(figures.count(counters.substituted) if counters.routed else figures.DASH, aes_colour),
-            ),
+            _item("aes", Content.styled(aes, aes_colour)),
             _item("res", Content(_share(on_device, num_experts))),
             _item("mem", Content(_memory(memory.rss_bytes, memory.budget_bytes))),
             _item("link", Content(figures.bandwidth(link.bytes_per_s) + emulated)),

@@ -34,8 +34,8 @@ class TitleBar(Horizontal):
         parts += [(" · ", "$faint"), (model, "$quiet")] if model else []
         self._update("#title", Content.assemble(*parts))
 
-    def show_context(self, used_tok: int, total_tok: int) -> None:
-        """Show how much of the context is used."""
+    def show_context(self, used_tok: int, total_tok: int, *, is_estimate: bool = False) -> None:
+        """Show how much of the context is used; `~` where that is an estimate."""
         if total_tok <= 0:
             content = Content.styled(f"ctx {figures.DASH}", "$quiet")
         else:
@@ -44,7 +44,7 @@ class TitleBar(Horizontal):
             if is_nearly_full(used_tok, total_tok):
                 word = " full" if used_tok >= total_tok else " nearly full"
             content = Content.assemble(
-                (f"ctx {figures.tokens(used_tok)}/{figures.tokens(total_tok)} ", "$quiet"),
+                (f"ctx {'~' if is_estimate else ''}{figures.tokens(used_tok)}/{figures.tokens(total_tok)} ", "$quiet"),
                 (figures.bar(used_tok, total_tok, _METER_WIDTH), colour),
                 (word, "bold $warning"),
             )

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import pytest
 
 from app.chat.exchange import Exchange
-from app.storage.records import USER, TurnRecord
+from app.storage.records import USER, ChatRecord, TurnRecord
+from app.storage.store import ChatStore
+from app.ui.screens.configuration import ConfigurationScreen
+from app.ui.screens.model_picker import ModelPicker
 from app.ui.widgets.finished_answer import FinishedAnswer
 from app.ui.widgets.panel_column import PanelColumn
 from app.ui.widgets.status_line import StatusLine
 from app.ui.widgets.transcript import Transcript
+from engine.checkpoint.catalogue import ModelEntry
 from engine.config import APPROX
 from engine.events import TextDelta
 from tests.functional.app.conftest import Stage
-from tests.functional.app.fake_engine import snapshot
+from tests.functional.app.fake_engine import READY, snapshot
 
 
 async def test_long_chats_mount_a_bounded_number_of_turns(stage: Stage) -> None:
@@ -117,3 +124,58 @@ async def test_light_theme_while_chatting(stage: Stage) -> None:
     await stage.pilot.pause()
     assert stage.app.theme == "verdigris-light"
     await stage.see("Hi")
+
+
+LONG_PATH = "/data/checkpoints/a-long-name-of-a-folder/" + "and-another-one-below-it-" * 3 + "END"
+
+
+def _letters(stage: Stage) -> str:
+    """What is on screen without the places where lines were broken."""
+    return re.sub(r"[\s▌│▐▎█▁▔┃▂▃▄▅▆▇]", "", stage.shown())
+
+
+class TestLongValues:
+    """A path or address is on screen as a whole: what is cut cannot be used."""
+
+    @pytest.fixture
+    def size(self) -> tuple[int, int]:
+        return 60, 30
+
+    @pytest.fixture
+    def saved_settings(self) -> str:
+        return f'[model]\nname = "{LONG_PATH}"\n'
+
+    async def test_of_the_setting_that_is_highlighted(self, stage: Stage) -> None:
+        await stage.pilot.press("f2")
+        await stage.see("Residency")
+        await stage.until(lambda: LONG_PATH in _letters(stage))
+
+    async def test_in_the_list_of_models(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+        entries = tuple(ModelEntry(LONG_PATH, LONG_PATH, is_ok, "") for is_ok in (True, False))
+        monkeypatch.setattr("app.ui.widgets.model_list.find_models", lambda _: entries)
+        await stage.open_chat()
+        stage.app.push_screen(ModelPicker((), "demo"))
+        await stage.until(lambda: _letters(stage).count(LONG_PATH) == 2)
+
+    async def test_in_the_list_of_chats(self, stage: Stage) -> None:
+        store = ChatStore(stage.db_path)
+        chat = ChatRecord("code", "", LONG_PATH)
+        store.save_whole(chat, [TurnRecord(chat.chat_id, 0, USER, "one")])
+        store.close()
+        await stage.pilot.press("ctrl+r")
+        await stage.until(lambda: LONG_PATH in _letters(stage))
+
+    async def test_in_a_table_of_an_answer(self, stage: Stage) -> None:
+        await stage.open_chat()
+        await stage.ask_ready("where")
+        text = f"| place |\n|---|\n| `{LONG_PATH}` |\n"
+        stage.engine.end_answer(stage.engine.begin_answer(text, 5), text, 5)
+        await stage.see("5 tok")
+        await stage.until(lambda: LONG_PATH in _letters(stage))
+
+    async def test_in_the_configuration(self, stage: Stage) -> None:
+        await stage.open_chat()
+        stage.engine.tell(replace(READY, effective=(("model", LONG_PATH),)))
+        await stage.until(lambda: stage.bridge.ready is not None and stage.bridge.ready.effective[0][1] == LONG_PATH)
+        stage.app.push_screen(ConfigurationScreen(stage.bridge))
+        await stage.until(lambda: LONG_PATH in _letters(stage))

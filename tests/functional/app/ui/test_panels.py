@@ -18,8 +18,8 @@ from app.ui.widgets.panel_column import PANELS, PanelColumn
 from app.ui.widgets.prompt import Prompt
 from app.ui.widgets.residency_map import ResidencyMap
 from app.ui.widgets.status_line import StatusLine
-from engine.config import APPROX
-from engine.events import Snapshot, Timing
+from engine.config import APPROX, EXACT
+from engine.events import Counters, Snapshot, Timing
 from tests.functional.app.conftest import Stage
 from tests.functional.app.fake_engine import snapshot
 
@@ -233,3 +233,23 @@ async def test_a_picture_that_cannot_be_written_is_said(stage: Stage, monkeypatc
     await stage.open_chat()
     await stage.pilot.press("f9")
     await stage.see("The picture could not be written")
+
+
+async def test_substitutions_are_counted_over_one_answer_in_every_line(stage: Stage) -> None:
+    await stage.open_chat()
+
+    def look(sequence: int, mode: str, turn: int, *layers: int) -> None:
+        counted = [Counters(routed=100, resident_hits=100 - number, substituted=number) for number in (turn, *layers)]
+        told = replace(counted[0], routed=100 if turn else 0)
+        shown = snapshot(sequence, phase="decode", mode=mode, tokens=1, num_layers=3)
+        stage.engine.snapshot = replace(shown, turn_counters=told, layer_counters=tuple(counted[1:]))
+        stage.chat.engine_snapshot(stage.engine.snapshot)
+
+    look(2, APPROX, 0, 0, 0, 0)
+    look(3, APPROX, 30, 10, 20, 0)
+    await stage.see("30 of 100 substituted")
+    look(4, EXACT, 0, 10, 20, 0)
+    await stage.see("worst –")
+    await stage.see("by layer –")
+    look(5, EXACT, 3, 11, 20, 2)
+    await stage.see("3 of 100 substituted while APPROX")

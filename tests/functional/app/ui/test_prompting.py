@@ -185,3 +185,22 @@ async def test_taking_back_many_lines_keeps_the_cursor_in_the_text(stage: Stage)
     assert (prompt.text, prompt.cursor_location) == ("", (0, 0))
     await stage.pilot.press("alt+y")
     assert prompt.text.count("\n") == 17
+
+
+async def test_up_and_down_move_within_a_wrapped_line_before_they_recall(stage: Stage) -> None:
+    await stage.open_chat()
+    await stage.ask("an earlier question")
+    prompt, text = stage.chat.query_one(Prompt), "word " * 40 + "end"
+    prompt.set_text(text)
+    await stage.until(lambda: prompt.size.height >= 3)
+    rows = prompt.size.height
+    await stage.pilot.press(*["up"] * (rows - 1))
+    assert prompt.text == text
+    assert 0 < prompt.cursor_location[1] < len(text) // (rows - 1)
+    await stage.pilot.press("up")
+    assert prompt.text == "an earlier question"
+    await stage.pilot.press("down")
+    assert prompt.text == text
+    await stage.pilot.press("up", "down")
+    assert prompt.text == text
+    assert prompt.cursor_location == (0, len(text))

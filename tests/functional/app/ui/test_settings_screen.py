@@ -233,3 +233,16 @@ async def test_it_fits_a_small_terminal(stage: Stage) -> None:
 async def test_problems_of_the_file_are_told_at_the_start(stage: Stage) -> None:
     await stage.see("cannot be both")
     await stage.see("sampling.top_p = 7")
+
+
+@pytest.mark.parametrize("pressed", ["ctrl+q", "f1", "ctrl+c", "tab"])
+async def test_any_key_can_be_chosen_for_an_action_and_esc_keeps_the_old(stage: Stage, pressed: str) -> None:
+    await open_settings(stage)
+    await edit(stage, "keys.chat.regenerate")
+    editor = stage.app.screen
+    await stage.pilot.press(pressed)
+    assert stage.app.screen is editor
+    await stage.see(f"→ {pressed}")
+    await stage.pilot.press("escape")
+    await stage.until(lambda: isinstance(stage.app.screen, SettingsScreen))
+    assert "keys" not in saved(stage)

@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from markdown_it import MarkdownIt
+from pygments.lexer import Lexer  # type: ignore[import-untyped]
+from rich.segment import Segment
 from textual.app import App, ComposeResult
 from textual.geometry import Region
 from textual.strip import Strip
@@ -20,6 +24,7 @@ from app.ui.widgets.live_answer import LiveAnswer
 from app.ui.widgets.memory_bar import MemoryBar
 from app.ui.widgets.residency_map import GLYPHS, ResidencyMap
 from app.ui.widgets.text_lines import TextLines
+from app.ui.widgets.thinking_block import ThinkingBlock
 from app.ui.widgets.transcript import Transcript
 from engine.config import APPROX
 from engine.events import HOST, IN_USE
@@ -155,6 +160,66 @@ async def test_an_answer_grows_into_what_it_is_when_finished(step: int) -> None:
         await pilot.resize_terminal(25, 60)
         await _until(lambda: live.size.width < 30 and live.size.height == finished.size.height, pilot.pause)
         assert _lines(live) == _lines(finished)
+
+
+async def _work_of(growth: Callable[[int], object], counts: list[int], pause: Callable[[], Awaitable[object]]) -> None:
+    """Grow 20 times; what that takes does not rise."""
+    works = []
+    for number in range(20):
+        counts.clear()
+        growth(number)
+        await pause()
+        works.append(sum(counts))
+    assert max(works[10:]) <= 1.5 * max(works[4:10]), works
+
+
+@pytest.mark.parametrize("language", ["python", "c", ""])
+async def test_what_a_growth_of_code_takes_does_not_depend_on_its_length(
+    language: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts: list[int] = []
+    tokens, parse = Lexer.get_tokens, MarkdownIt.parse
+    monkeypatch.setattr(Lexer, "get_tokens", lambda self, text: counts.append(text.count("\n")) or tokens(self, text))
+    monkeypatch.setattr(MarkdownIt, "parse", lambda self, text: counts.append(text.count("\n")) or parse(self, text))
+    live = LiveAnswer(f"Here it is:\n\n```{language}\n")
+    lines = "".join(f"x_{number} = {number} + 1\n" for number in range(25))
+    async with Bench(live).run_test(size=(40, 30)) as pilot:
+        await _work_of(lambda _: live.grow(lines), counts, pilot.pause)
+        assert live.size.height == 2 + 20 * 25
+
+
+@pytest.mark.parametrize("text", ["A line of thought.\n" * 20, "some words more " * 30], ids=["lines", "one line"])
+async def test_what_a_growth_of_thinking_takes_does_not_depend_on_its_length(text: str) -> None:
+    block, counts = ThinkingBlock(is_open=True), []
+    async with Bench(block).run_test(size=(40, 30)) as pilot:
+        render_lines = pilot.app.console.render_lines
+
+        def counted(*given: Any, **named: Any) -> list[list[Segment]]:
+            lines = render_lines(*given, **named)
+            counts.append(len(lines))
+            return lines
+
+        pilot.app.console.render_lines = counted  # type: ignore[method-assign]
+        await _work_of(lambda number: block.show(text * (number + 1), number, None, is_live=True), counts, pilot.pause)
+        whole = ThinkingBlock(is_open=True)
+        await pilot.app.mount(whole)
+        whole.show(text * 20, 19, None, is_live=True)
+        await _until(lambda: whole.size.height == block.size.height > 20, pilot.pause)
+        assert _lines(block) == _lines(whole)
+
+
+def test_a_long_block_is_laid_out_anew_the_more_seldom_the_longer_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: list[int] = []
+    parse = MarkdownIt.parse
+    monkeypatch.setattr(MarkdownIt, "parse", lambda self, text: counts.append(text.count("\n")) or parse(self, text))
+    live = LiveAnswer("| a | b |\n|---|---|\n")
+    works = []
+    for _ in range(20):
+        counts.clear()
+        for number in range(16):
+            live.grow(f"| {number} | b |\n")
+        works.append(sum(counts))
+    assert max(works[10:]) <= 1.5 * max(works[4:10]), works
 
 
 async def test_only_what_grew_of_an_answer_is_laid_out_anew(monkeypatch: pytest.MonkeyPatch) -> None:
