@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from engine.config import EngineConfig, SamplingConfig, check_mode
+from engine.config import RECORDED_TOK, EngineConfig, SamplingConfig, check_mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ class BuildProfile:
     """A file of prompts; None: those shipped with the domain."""
     num_prompts: int | None = None
     """At most so many; None: all."""
-    num_new_tok: int = 48
+    num_new_tok: int = RECORDED_TOK
     """Tokens written per prompt at most."""
 
 
@@ -189,7 +189,7 @@ class RecordTrace:
     prompts_path: str | None = None
     num_prompts: int | None = None
     """At most so many; None: all."""
-    num_new_tok: int = 48
+    num_new_tok: int = RECORDED_TOK
     """Tokens written per prompt at most."""
 
 
@@ -202,7 +202,7 @@ class TuneEviction:
     """Traces of the loaded model; (): every shipped domain's first prompts are answered and recorded."""
     num_prompts: int = 6
     """Of each domain, where they are recorded."""
-    num_new_tok: int = 48
+    num_new_tok: int = RECORDED_TOK
     is_kept: bool = False
     """Keep the weights with the model's profiles, if they load less than the defaults on held-out prompts: they are
     used from the next load on."""

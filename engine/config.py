@@ -33,6 +33,9 @@ PREFILL_PATHS = (AUTO, FULL_LAYER, RING)
 BACKENDS = (AUTO, TRANSFORMERS, GGML)
 """What runs a model; auto: the fastest that knows it."""
 
+RECORDED_TOK = 48
+"""Tokens written per prompt, at most, where routing is recorded, for a profile or a trace."""
+
 _UNITS = {
     "": 1,
     "b": 1,

@@ -28,7 +28,7 @@ _RUNNERS = {
     "paths": "app.cli.commands.paths:run",
     "plan": "app.cli.commands.tasks:run",
     "profile": "app.cli.commands.tasks:run",
-    "trace": "app.cli.commands.trace:run",
+    "trace": "app.cli.commands.tasks:run",
     "tune": "app.cli.commands.tasks:run",
     "verify": "app.cli.commands.tasks:run",
 }

@@ -80,7 +80,7 @@ class ProfileBook:
     def build(self, domain: str) -> None:
         """Record the shipped prompts and keep the profile. One task at a time: call only while `task` is None."""
         self.task = ProfileTask(self._next_request_id(), domain, is_build=True)
-        self._send(BuildProfile(self.task.request_id, domain, num_new_tok=profile_words.NUM_NEW_TOK))
+        self._send(BuildProfile(self.task.request_id, domain))
 
     def delete(self, domain: str) -> None:
         """Delete a profile. One task at a time, too."""

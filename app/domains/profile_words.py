@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING
 
 from app.domains.domain import title_of
 from app.formatting import figures
+from engine.config import RECORDED_TOK
 from engine.events import DomainSet, ProfileState
 
 if TYPE_CHECKING:
     from app.domains.profile_book import ProfileTask
-
-NUM_NEW_TOK = 48
-"""Tokens written per prompt, at most, when a profile is built."""
 
 _BAR_WIDTH = 8
 
@@ -47,9 +45,9 @@ def about_building(num_prompts: int, tpot_ms: float | None) -> str:
     if tpot_ms is None:
         duration = "usually some minutes"
     else:
-        duration = f"at most {figures.roughly(num_prompts * NUM_NEW_TOK * tpot_ms / 1000)} at the present speed"
+        duration = f"at most {figures.roughly(num_prompts * RECORDED_TOK * tpot_ms / 1000)} at the present speed"
     return (
-        f"{_prompts(num_prompts)} are answered, up to {NUM_NEW_TOK} tokens each,"
+        f"{_prompts(num_prompts)} are answered, up to {RECORDED_TOK} tokens each,"
         f" and the experts they use recorded: {duration}."
     )
 

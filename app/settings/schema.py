@@ -1,15 +1,27 @@
-"""Every setting, one row each: the settings screen, the file, its validation and the help read this table. Light."""
+"""Every setting, declared once: settings screen, file, command line, environment, completion and help are made from it.
+
+To add one: a row here, and for the engine's own a field of `engine.config.EngineConfig` or `SamplingConfig`.
+"""
 
 from __future__ import annotations
 
-from app.domains.domain import all_domains
+from collections.abc import Callable
+from dataclasses import fields
+
 from app.settings.setting import Kind, Setting, Value
 from engine import config
 
 THEME_SYSTEM, THEME_DARK, THEME_LIGHT, THEME_CONTRAST = "system", "dark", "light", "contrast"
 
-_MODEL, _OFFLOADING, _SAMPLING, _CHAT, _SCREEN = "Model and memory", "Offloading", "Sampling", "Chat", "Screen"
-_THE_MODELS_OWN = "the model's own"
+_CHAT, _SCREEN = "Chat", "Screen"
+_MODELS_OWN = "the model's own"
+_DEFAULTS = {field.name: field.default for field in fields(config.EngineConfig)}
+
+
+def _domains() -> tuple[str, ...]:
+    from app.domains.domain import all_domains  # 20 ms: not for `--help`
+
+    return tuple(domain.name for domain in all_domains())
 
 
 def _engine(
@@ -17,239 +29,127 @@ def _engine(
     title: str,
     meaning: str,
     kind: Kind,
+    field: str = "",
+    *,
+    default: Value | None = None,
+    unset: str = "",
+    low: float | None = None,
+    high: float | None = None,
+    choices: tuple[str, ...] = (),
+    flags: str = "",
+) -> Setting:
+    """A setting of `EngineConfig`: its field and flag have the setting's name unless told, its default the field's."""
+    table, _, name = key.partition(".")
+    group, field = "Model and memory" if table == "model" else "Offloading", field or name
+    if default is None and isinstance(own := _DEFAULTS[field], str | int | float):
+        default = own
+    given = tuple(flags.split()) or (_flag(name),)
+    return Setting(key, title, meaning, group, kind, default, unset, low, high, choices, given, field)
+
+
+def _sampling(
+    name: str, title: str, meaning: str, kind: Kind, low: float | None, high: float | None, unset: str, field: str = ""
+) -> Setting:
+    key, flags = f"sampling.{name}", (_flag(name),)
+    return Setting(key, title, meaning, "Sampling", kind, None, unset, low, high, (), flags, field or name)
+
+
+def _app(
+    key: str,
+    title: str,
+    meaning: str,
+    group: str,
+    kind: Kind,
     default: Value | None = None,
     *,
     unset: str = "",
     low: float | None = None,
     high: float | None = None,
-    choices: tuple[str, ...] = (),
-    option: str = "",
+    choices: tuple[str, ...] | Callable[[], tuple[str, ...]] = (),
+    flags: str = "",
 ) -> Setting:
-    group, option = _MODEL if key.startswith("model.") else _OFFLOADING, option or key.partition(".")[2]
-    return Setting(key, title, meaning, group, kind, default, unset, low, high, choices, option, is_engine=True)
+    return Setting(key, title, meaning, group, kind, default, unset, low, high, choices, tuple(flags.split()))
 
 
-def _sampling(name: str, title: str, meaning: str, kind: Kind, low: float, high: float, unset: str) -> Setting:
-    return Setting(f"sampling.{name}", title, meaning, _SAMPLING, kind, None, unset, low, high, option=name)
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 SETTINGS: tuple[Setting, ...] = (
-    _engine(
-        "model.name",
-        "Model",
-        "The demo, a checkpoint folder, a GGUF file, or a Hugging Face id such as owner/model.",
-        Kind.TEXT,
-        config.DEMO_MODEL,
-        option="model",
-    ),
-    _engine(
-        "model.memory",
-        "Memory",
-        "One budget for weights, KV cache, expert slots, staging and the runtime. Instead of the residency.",
-        Kind.BYTES,
-        unset="a share of what is free",
-    ),
-    _engine(
-        "model.residency",
-        "Residency",
-        "The share of the routed experts that is kept on the device. Instead of the memory.",
-        Kind.SHARE,
-        unset="the demo: 50%; others: what the memory affords",
-    ),
-    _engine(
-        "model.context",
-        "Context",
-        "Tokens of conversation that fit; the KV cache is reserved for all of them.",
-        Kind.INTEGER,
-        unset="what the budget affords",
-        low=16,
-    ),
-    Setting(
-        "model.folders",
-        "Model folders",
-        "Folders that the model picker looks into: a model, or a folder that holds several.",
-        _MODEL,
-        Kind.FOLDERS,
-        unset="none",
-    ),
-    _engine(
-        "offload.mode",
-        "Mode",
-        "How a chat begins: exact, or approximate, where a missed expert of low score may be replaced.",
-        Kind.CHOICE,
-        config.EXACT,
-        choices=(config.EXACT, config.APPROX),
-    ),
-    _engine(
-        "offload.alpha",
-        "Alpha",
-        "Approximate: how far below the cut a missed expert's score may be and still be replaced.",
-        Kind.NUMBER,
-        0.05,
-        low=0,
-        high=1,
-    ),
-    _engine(
-        "offload.prefill",
-        "Prefill",
-        "How a prompt gets absent experts: full-layer stages whole layers, ring fetches one expert at a time, auto"
-        " takes full-layer where two buffers are affordable.",
-        Kind.CHOICE,
-        config.AUTO,
-        choices=config.PREFILL_PATHS,
-    ),
-    _engine(
-        "offload.eviction",
-        "Eviction",
-        "Which expert gives up its slot: by routing history, least recently used, or least frequently used.",
-        Kind.CHOICE,
-        "history",
-        choices=config.EVICTION_POLICIES,
-    ),
-    _engine(
-        "offload.slots",
-        "Slots",
-        "How slots are shared out: by what the model's profiles say, where there are any, or the same in every layer.",
-        Kind.CHOICE,
-        config.NONUNIFORM,
-        choices=config.SLOT_PLANS,
-    ),
-    _engine(
-        "offload.prefetch",
-        "Prefetch",
-        "How the experts of the next layers are foreseen.",
-        Kind.CHOICE,
-        "layers-ahead",
-        choices=config.PREFETCHERS,
-    ),
-    _engine(
-        "offload.prefetch_depth",
-        "Prefetch depth",
-        "Experts prefetched a layer, at most. The prefetchers -floor and -gain use it only until they have measured how"
-        " much time a layer leaves.",
-        Kind.INTEGER,
-        1,
-        low=0,
-        high=64,
-    ),
-    _engine(
-        "offload.link",
-        "Link",
-        "Emulate a link of this bandwidth, to study a slower one. Whatever is emulated says so on screen.",
-        Kind.RATE,
-        unset="the real link",
-    ),
-    _engine("offload.threads", "Threads", "Threads that compute.", Kind.INTEGER, unset="every core", low=1, high=1024),
-    _engine("offload.link_threads", "Link threads", "Threads that copy experts.", Kind.INTEGER, 3, low=1, high=64),
-    _sampling(
-        "temperature",
-        "Temperature",
-        "0 always takes the likeliest token; higher is more varied.",
-        Kind.NUMBER,
-        0,
-        100,
-        _THE_MODELS_OWN,
-    ),
-    _sampling(
-        "top_p",
-        "Top-p",
-        "Draw among the likeliest tokens that together have this probability.",
-        Kind.NUMBER,
-        0,
-        1,
-        _THE_MODELS_OWN,
-    ),
-    _sampling(
-        "top_k",
-        "Top-k",
-        "Draw among so many of the likeliest tokens; 0 means all.",
-        Kind.INTEGER,
-        0,
-        10**9,
-        _THE_MODELS_OWN,
-    ),
-    _sampling(
-        "min_p",
-        "Min-p",
-        "Leave out tokens less likely than this share of the likeliest one.",
-        Kind.NUMBER,
-        0,
-        1,
-        _THE_MODELS_OWN,
-    ),
-    _sampling(
-        "repetition_penalty",
-        "Repetition penalty",
-        "Above 1, what was said already becomes less likely.",
-        Kind.NUMBER,
-        0.001,
-        100,
-        _THE_MODELS_OWN,
-    ),
-    _sampling(
-        "seed",
-        "Seed",
-        "The same seed draws the same tokens again.",
-        Kind.INTEGER,
-        -(2**63),
-        2**63 - 1,
-        "another one each time",
-    ),
-    _sampling(
-        "max_tokens",
-        "Max tokens",
-        "The answer ends after so many tokens.",
-        Kind.INTEGER,
-        1,
-        10**9,
-        "until the model ends it",
-    ),
-    Setting(
-        "chat.domain",
-        "Domain",
-        "The domain that the menu proposes.",
-        _CHAT,
-        Kind.CHOICE,
-        "general",
-        choices=tuple(domain.name for domain in all_domains()),
-    ),
-    Setting(
-        "chat.system_prompt",
-        "System prompt",
-        "Said to the model before every new chat, in place of the domain's.",
-        _CHAT,
-        Kind.LONG_TEXT,
-        unset="the domain's",
-    ),
-    Setting(
-        "chat.thinking",
-        "Thinking",
-        "Whether, or how hard, a model thinks before it answers, where its template can be told.",
-        _CHAT,
-        Kind.CHOICE,
-        unset="the model's own",
-        choices=("off", "on", "low", "medium", "high"),
-    ),
-    Setting(
-        "screen.theme",
-        "Theme",
-        "Colours. `system` follows the background of the terminal.",
-        _SCREEN,
-        Kind.CHOICE,
-        THEME_SYSTEM,
-        choices=(THEME_SYSTEM, THEME_DARK, THEME_LIGHT, THEME_CONTRAST),
-    ),
-    Setting(
-        "screen.panel_rate",
-        "Panel rate",
-        "How often a second the panels are drawn while the engine works.",
-        _SCREEN,
-        Kind.INTEGER,
-        4,
-        low=1,
-        high=8,
-    ),
-)
+    _engine("model.name", "Model",
+            "The demo, a checkpoint folder, a GGUF file, or a Hugging Face id such as owner/model.",
+            Kind.TEXT, "model", flags="-m --model"),
+    _engine("model.backend", "Back end", "What runs the model; auto takes the fastest that knows it.",
+            Kind.CHOICE, default=config.AUTO, choices=config.BACKENDS),
+    _engine("model.memory", "Memory", "One budget for weights, KV cache, expert slots, staging and the runtime."
+            " Instead of the residency.",
+            Kind.BYTES, "memory_bytes", unset="a share of what is free"),
+    _engine("model.residency", "Residency", "The share of the routed experts that is kept on the device."
+            " Instead of the memory.",
+            Kind.SHARE, unset="the demo: 50%; others: what the memory affords"),
+    _engine("model.context", "Context", "Tokens of conversation that fit; the KV cache is reserved for all of them.",
+            Kind.INTEGER, "context_tok", unset="what the budget affords", low=16),
+    _app("model.folders", "Model folders",
+         "Folders that the model picker looks into: a model, or a folder that holds several.",
+         "Model and memory", Kind.FOLDERS, unset="none"),
+    _engine("offload.mode", "Mode",
+            "How a chat begins: exact, or approximate, where a missed expert of low score may be replaced.",
+            Kind.CHOICE, choices=(config.EXACT, config.APPROX)),
+    _engine("offload.alpha", "Alpha",
+            "Approximate: how far below the cut a missed expert's score may be and still be replaced.",
+            Kind.NUMBER, low=0, high=1),
+    _engine("offload.prefill", "Prefill",
+            "How a prompt gets absent experts: full-layer stages whole layers, ring fetches one expert at a time, auto"
+            " takes full-layer where two buffers are affordable.",
+            Kind.CHOICE, choices=config.PREFILL_PATHS),
+    _engine("offload.eviction", "Eviction",
+            "Which expert gives up its slot: by routing history, least recently used, or least frequently used.",
+            Kind.CHOICE, choices=config.EVICTION_POLICIES),
+    _engine("offload.slots", "Slots",
+            "How slots are shared out: by what the model's profiles say, where there are any, or the same in every"
+            " layer.",
+            Kind.CHOICE, choices=config.SLOT_PLANS),
+    _engine("offload.prefetch", "Prefetch",
+            "How the experts of the next layers are predicted.",
+            Kind.CHOICE, choices=config.PREFETCHERS),
+    _engine("offload.prefetch_depth", "Prefetch depth",
+            "Experts prefetched a layer, at most. The prefetchers -floor and -gain use it only until they have measured"
+            " how much time a layer leaves.",
+            Kind.INTEGER, low=0, high=64),
+    _engine("offload.link", "Link",
+            "Emulate a link of this bandwidth, to study a slower one. Whatever is emulated says so on screen.",
+            Kind.RATE, "link_bytes_per_s", unset="the real link"),
+    _engine("offload.threads", "Threads", "Threads that compute.",
+            Kind.INTEGER, "compute_threads", unset="every core", low=1, high=1024),
+    _engine("offload.link_threads", "Link threads", "Threads that copy experts.", Kind.INTEGER, low=1, high=64),
+    _sampling("temperature", "Temperature", "0 always takes the likeliest token; higher is more varied.",
+              Kind.NUMBER, 0, 100, _MODELS_OWN),
+    _sampling("top_p", "Top-p", "Draw among the likeliest tokens that together have this probability.",
+              Kind.NUMBER, 0, 1, _MODELS_OWN),
+    _sampling("top_k", "Top-k", "Draw among so many of the likeliest tokens; 0 means all.",
+              Kind.INTEGER, 0, 10**9, _MODELS_OWN),
+    _sampling("min_p", "Min-p", "Leave out tokens less likely than this share of the likeliest one.",
+              Kind.NUMBER, 0, 1, _MODELS_OWN),
+    _sampling("repetition_penalty", "Repetition penalty", "Above 1, what was said already becomes less likely.",
+              Kind.NUMBER, 0.001, 100, _MODELS_OWN),
+    _sampling("seed", "Seed", "The same seed draws the same tokens again.",
+              Kind.INTEGER, -(2**63), 2**63 - 1, "another one each time"),
+    _sampling("max_tokens", "Max tokens", "The answer ends after so many tokens.",
+              Kind.INTEGER, 1, 10**9, "until the model ends it", "max_new_tok"),
+    _sampling("stop", "Stop", "The answer ends before any of these texts; on the command line it may be repeated.",
+              Kind.TEXTS, None, None, "none"),
+    _app("chat.domain", "Domain", "The domain that the menu proposes, and a question without a chat is asked in.",
+         _CHAT, Kind.CHOICE, "general", choices=_domains, flags="-d --domain"),
+    _app("chat.system_prompt", "System prompt", "Said to the model before every new chat, in place of the domain's.",
+         _CHAT, Kind.LONG_TEXT, unset="the domain's", flags="-s --system"),
+    _app("chat.thinking", "Thinking",
+         "Whether, or how hard, a model thinks before it answers, where its template can be told.",
+         _CHAT, Kind.CHOICE, unset=_MODELS_OWN, choices=("off", "on", "low", "medium", "high"), flags="--thinking"),
+    _app("screen.theme", "Theme", "Colours. `system` follows the background of the terminal.",
+         _SCREEN, Kind.CHOICE, THEME_SYSTEM, choices=(THEME_SYSTEM, THEME_DARK, THEME_LIGHT, THEME_CONTRAST)),
+    _app("screen.panel_rate", "Panel rate", "How often a second the panels are drawn while the engine works.",
+         _SCREEN, Kind.INTEGER, 4, low=1, high=8),
+)  # fmt: skip
 
 KEYS_TABLE = "keys"
 """The table of the key map: action ids and keys. What is in it is checked by `app.ui.key_map`."""

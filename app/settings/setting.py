@@ -1,14 +1,18 @@
-"""What a setting is: how its value is written, what it may be, what it says when it is not set.
+"""What a setting is: how it is written in the file and on the command line, what it may be, what it is for the engine.
 
-A value is what TOML holds: text, a number, or a list of texts; None means that nothing is set.
+A value is what TOML holds: text, a number, or a list of texts; None means that nothing is set. Own code rather than
+pydantic-settings, whose import alone takes longer than `--help` may, or msgspec: both check a whole object and refuse
+it, where here each value is checked by itself, told with its line, and costs only itself.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from app.formatting.sanitise import whole
 from engine import config
 from engine.errors import ConfigError
 
@@ -30,6 +34,7 @@ class Kind(Enum):
     SHARE = auto()
     RATE = auto()
     FOLDERS = auto()
+    TEXTS = auto()
     KEYS = auto()
 
 
@@ -48,11 +53,12 @@ class Setting:
     """What happens when nothing is set, for a person; only where the default is None."""
     low: float | None = None
     high: float | None = None
-    choices: tuple[str, ...] = ()
-    option: str = ""
-    """The command line's option that means the same, as argparse names it; empty: there is none."""
-    is_engine: bool = False
-    """A change acts once the model is loaded again."""
+    allowed: tuple[str, ...] | Callable[[], tuple[str, ...]] = ()
+    """What a choice is among, or what tells it once it is asked for."""
+    flags: tuple[str, ...] = ()
+    """As it is typed on the command line, the long form last; empty: not there."""
+    field: str = ""
+    """Of `EngineConfig`, or of `SamplingConfig` for those of the sampling; empty: the engine is not told."""
 
     @property
     def table(self) -> str:
@@ -66,8 +72,38 @@ class Setting:
 
     @property
     def flag(self) -> str:
-        """The option as it is typed."""
-        return f"--{self.option.replace('_', '-')}" if self.option else ""
+        """The long form on the command line."""
+        return self.flags[-1] if self.flags else ""
+
+    @property
+    def variable(self) -> str:
+        """The environment's variable that gives it."""
+        return _VARIABLES + (self.name if self.name != "name" else self.table).upper()
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """What a choice is among; empty: it is no choice."""
+        return self.allowed() if callable(self.allowed) else self.allowed
+
+    @property
+    def metavar(self) -> str:
+        """What stands for its value in the help of the command line."""
+        return _METAVARS.get(self.kind, self.name.upper())
+
+    @property
+    def is_sampling(self) -> bool:
+        """It says how the next token is drawn."""
+        return self.table == "sampling"
+
+    @property
+    def is_engine(self) -> bool:
+        """A change acts once the model is loaded again."""
+        return bool(self.field) and not self.is_sampling
+
+    @property
+    def default_text(self) -> str:
+        """What holds where nothing is set."""
+        return self.text(self.default) or self.unset
 
     @property
     def range_text(self) -> str:
@@ -99,22 +135,51 @@ class Setting:
         typed = text.strip()
         if not typed:
             return None
-        if self.kind is Kind.FOLDERS:
-            return [part.strip() for part in typed.split(",") if part.strip()]
-        if self.kind is Kind.INTEGER:
-            return self.checked(_number(typed, int, self))
-        if self.kind is Kind.NUMBER:
-            return self.checked(_number(typed, float, self))
-        return self.checked(typed.lower() if self.kind is Kind.CHOICE else typed)
+        match self.kind:
+            case Kind.FOLDERS | Kind.TEXTS:
+                return [part.strip() for part in typed.split(",") if part.strip()]
+            case Kind.INTEGER | Kind.NUMBER:
+                return self.checked(_number(typed, self))
+            case Kind.CHOICE:
+                return self.checked(typed.lower())
+            case Kind.LONG_TEXT:
+                return self.checked(whole(typed))
+            case _:
+                self.for_engine(typed)
+                return self.checked(typed)
 
     def checked(self, value: object) -> Value:
         """`value` if it is one this setting can have. Raises ConfigError that says what it may be."""
         if _CHECKS[self.kind](self, value):
             assert isinstance(value, str | int | float | list)
             return value
-        raise ConfigError(f"{self.key} = {_shown(value)}: {self.title} cannot be that.", f"It is {self.range_text}.")
+        raise self._misfit(value)
+
+    def for_engine(self, value: Value) -> object:
+        """A value as the engine's configuration has it: bytes, a share, bytes per second. Raises ConfigError."""
+        if isinstance(value, str) and (parse := _PARSERS.get(self.kind)):
+            return parse(value)
+        return tuple(map(whole, value)) if isinstance(value, list) else value
+
+    def _misfit(self, value: object) -> ConfigError:
+        return ConfigError(f"{_shown(value)} is not {self.range_text}.", f"The default is {self.default_text}.")
 
 
+_VARIABLES = "MOE_CHAT_"
+_METAVARS = {
+    Kind.BYTES: "BYTES",
+    Kind.SHARE: "SHARE",
+    Kind.RATE: "RATE",
+    Kind.INTEGER: "N",
+    Kind.NUMBER: "X",
+    Kind.LONG_TEXT: "TEXT",
+    Kind.TEXTS: "TEXT",
+}
+_PARSERS: dict[Kind, Callable[[str], float]] = {
+    Kind.BYTES: config.parse_bytes,
+    Kind.SHARE: config.parse_residency,
+    Kind.RATE: config.parse_rate,
+}
 _HOW_WRITTEN = {
     Kind.TEXT: "a text",
     Kind.LONG_TEXT: "a text, of several lines if wanted",
@@ -122,15 +187,16 @@ _HOW_WRITTEN = {
     Kind.SHARE: "a share, such as 25% or 0.25, at most 100%",
     Kind.RATE: "a bandwidth, such as 0.5GB/s",
     Kind.FOLDERS: "folders, separated by commas",
+    Kind.TEXTS: "texts, separated by commas",
     Kind.KEYS: "one key or several, such as ctrl+n or f6,alt+x",
 }
 
 
-def _number(text: str, as_type: type[int] | type[float], setting: Setting) -> int | float:
+def _number(text: str, setting: Setting) -> int | float:
     try:
-        return as_type(text)
+        return int(text) if setting.kind is Kind.INTEGER else float(text)
     except ValueError:
-        raise ConfigError(f"{_shown(text)} is not {setting.range_text}.", "") from None
+        raise setting._misfit(text) from None
 
 
 def _shown(value: object) -> str:
@@ -161,13 +227,14 @@ def _is_choice(setting: Setting, value: object) -> bool:
 
 
 def _is_list(setting: Setting, value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(part, str) and part.strip() for part in value)
+    return isinstance(value, list) and all(
+        isinstance(part, str) and part and (setting.kind is Kind.TEXTS or part.strip()) for part in value
+    )
 
 
 def _is_parsed(setting: Setting, value: object) -> bool:
-    parse = {Kind.BYTES: config.parse_bytes, Kind.SHARE: config.parse_residency, Kind.RATE: config.parse_rate}
     try:
-        return isinstance(value, str) and parse[setting.kind](value) > 0
+        return isinstance(value, str) and _PARSERS[setting.kind](value) > 0
     except ConfigError:
         return False
 
@@ -183,4 +250,5 @@ _CHECKS = {
     Kind.SHARE: _is_parsed,
     Kind.RATE: _is_parsed,
     Kind.FOLDERS: _is_list,
+    Kind.TEXTS: _is_list,
 }

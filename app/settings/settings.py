@@ -5,39 +5,50 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from app.settings import options
 from app.settings.file import SettingsFile
 from app.settings.file_places import nearest_key
 from app.settings.schema import KEYS_TABLE, SETTINGS, setting_named
 from app.settings.setting import Setting, Value
 from app.storage.paths import AppPaths
-from engine.config import EngineConfig, SamplingConfig
+from engine.config import DEMO_MODEL, EngineConfig, SamplingConfig
 from engine.errors import ConfigError
 
+DEMO_RESIDENCY = 0.5
+"""The demo fits into memory; half of its experts are kept out so that offloading really happens."""
+
 _EXCLUSIVE = {"model.memory": "model.residency", "model.residency": "model.memory"}
-_ENVIRONMENT = "MOE_CHAT_"
 
 
 class Given(NamedTuple):
     """A value given for this run only, and by what: `--memory`, or `MOE_CHAT_MEMORY`."""
 
-    text: str
+    typed: str | list[str]
+    """As it was typed; a list where the option was repeated."""
     by: str
+
+    @property
+    def text(self) -> str:
+        """It as one text, for a person."""
+        return self.typed if isinstance(self.typed, str) else ", ".join(self.typed)
+
+    def read(self, setting: Setting) -> Value | None:
+        """The value. Raises ConfigError that names what gave it."""
+        try:
+            return setting.parse(self.typed) if isinstance(self.typed, str) else setting.checked(self.typed)
+        except ConfigError as error:
+            raise ConfigError(f"{self.by}: {error.message}", error.hint) from None
 
 
 class Settings:
     """What the user has set. `problems` says what of the file could not be used; it stays there all the same."""
 
-    def __init__(
-        self, file: SettingsFile, given: Mapping[str, Given] | None = None, stop: tuple[str, ...] = ()
-    ) -> None:
+    def __init__(self, file: SettingsFile, given: Mapping[str, Given] | None = None) -> None:
         """`given` holds values by setting key."""
         self.file = file
         self.is_first_run = not file.exists
         self._given = dict(given or {})
-        self._stop = stop
         self._stored: dict[str, Value] = {}
         tables, problems, self._lines = file.read()
         self.problems: list[str] = list(problems)
@@ -46,30 +57,40 @@ class Settings:
 
     @classmethod
     def of(cls, arguments: argparse.Namespace, environment: Mapping[str, str] | None = None) -> Settings:
-        """The user's settings under a command line. Raises ConfigError for a variable with a wrong value."""
+        """The user's settings under a command line and an environment. Raises ConfigError for a wrong value of them."""
         variables = os.environ if environment is None else environment
-        given = _of_environment(variables)
-        for setting in SETTINGS:
-            if setting.option and (text := getattr(arguments, setting.option, None)) is not None:
-                given[setting.key] = Given(text, setting.flag)
-                if (other := _EXCLUSIVE.get(setting.key)) and getattr(arguments, _setting(other).option, None) is None:
-                    given.pop(other, None)
-        file = SettingsFile(AppPaths.from_environment(variables).settings_file)
-        return cls(file, given, tuple(getattr(arguments, "stop", ())))
+        given = {
+            setting.key: Given(text, setting.variable)
+            for setting in SETTINGS
+            if (text := variables.get(setting.variable))
+        }
+        typed = {key: value for key, value in vars(arguments).items() if setting_named(key) is not None}
+        for key, value in typed.items():
+            given[key] = Given(value, _setting(key).flag)
+            if (other := _EXCLUSIVE.get(key)) and other not in typed:
+                given.pop(other, None)
+        for key, one in given.items():
+            one.read(_setting(key))
+        return cls(SettingsFile(AppPaths.from_environment(variables).settings_file), given)
 
     def given(self, key: str) -> Given | None:
         """What wins over the file in this run."""
         return self._given.get(key)
+
+    def typed(self, key: str) -> str | None:
+        """What the command line itself gives; None: nothing."""
+        given = self._given.get(key)
+        return given.text if given is not None and given.by == _setting(key).flag else None
 
     def stored(self, key: str) -> Value | None:
         """What the file says; None: nothing."""
         return self._stored.get(key)
 
     def value(self, key: str) -> Value | None:
-        """What holds, as TOML holds it. Raises ConfigError where the command line gives nonsense."""
+        """What holds, as TOML holds it."""
         setting = _setting(key)
         if (given := self._given.get(key)) is not None:
-            return setting.parse(given.text)
+            return given.read(setting)
         return self._stored.get(key, setting.default)
 
     def text(self, key: str) -> str:
@@ -85,11 +106,8 @@ class Settings:
         """What of the engine's configuration is not the default, by key, and by what it was set."""
         changes: dict[str, str] = {}
         for setting in SETTINGS:
-            given, other = self._given.get(setting.key), _EXCLUSIVE.get(setting.key, "")
-            if not setting.is_engine or (given is None and other in self._given):
-                continue
-            value = self.value(setting.key)
-            if value is not None and value != setting.default:
+            given, value = self._given.get(setting.key), self._in_force(setting)
+            if setting.is_engine and value is not None and value != setting.default:
                 changes[setting.key] = f"{setting.text(value)} ({given.by if given else self.file.path.name})"
         return changes
 
@@ -130,22 +148,24 @@ class Settings:
 
     def engine_config(self) -> EngineConfig:
         """The engine's configuration. Raises ConfigError."""
-        return options.engine_config(self._arguments())
+        values = self._for_engine(setting for setting in SETTINGS if setting.is_engine)
+        if values["model"] == DEMO_MODEL and values.keys().isdisjoint(("memory_bytes", "residency")):
+            values["residency"] = DEMO_RESIDENCY
+        return EngineConfig(**values)
 
     def sampling(self) -> SamplingConfig:
-        """How to sample. Raises ConfigError."""
-        return options.sampling_config(self._arguments())
+        """How to sample; what is not set is the model's own default. Raises ConfigError."""
+        return SamplingConfig(**self._for_engine(setting for setting in SETTINGS if setting.is_sampling))
 
-    def _arguments(self) -> argparse.Namespace:
-        """The command line that says everything that is set."""
-        told = argparse.Namespace(stop=self._stop) if self._stop else argparse.Namespace()
-        for setting in SETTINGS:
-            given, other = self._given.get(setting.key), _EXCLUSIVE.get(setting.key, "")
-            if given is not None and setting.option:
-                setattr(told, setting.option, given.text)
-            elif setting.option and setting.key in self._stored and other not in self._given:
-                setattr(told, setting.option, setting.text(self._stored[setting.key]))
-        return told
+    def _for_engine(self, settings: Iterable[Setting]) -> dict[str, Any]:
+        """What is set of these, by the field of the engine's configuration."""
+        in_force = ((setting, self._in_force(setting)) for setting in settings)
+        return {setting.field: setting.for_engine(value) for setting, value in in_force if value is not None}
+
+    def _in_force(self, setting: Setting) -> Value | None:
+        """Its value; None where the one that excludes it was given for this run."""
+        is_excluded = setting.key not in self._given and _EXCLUSIVE.get(setting.key) in self._given
+        return None if is_excluded else self.value(setting.key)
 
     def _take(self, tables: Mapping[str, Mapping[str, object]]) -> None:
         for table, values in tables.items():
@@ -168,29 +188,10 @@ class Settings:
         try:
             self._stored[key] = setting.checked(value)
         except ConfigError as error:
-            self.problems.append(f"{self._place(key)}: {error.message} {error.hint} The default holds.")
+            self.problems.append(f"{self._place(key)}: {key} = {error.message} The default holds.")
 
     def _place(self, key: str) -> str:
         return self.file.place(self._lines.get(key))
-
-
-def _of_environment(variables: Mapping[str, str]) -> dict[str, Given]:
-    """What variables give. The values of options are checked with those of the command line."""
-    given: dict[str, Given] = {}
-    for setting in SETTINGS:
-        variable = _ENVIRONMENT + (setting.option or setting.name).upper()
-        if text := variables.get(variable):
-            given[setting.key] = Given(text, variable)
-            if not setting.option:
-                _check(setting, text, variable)
-    return given
-
-
-def _check(setting: Setting, text: str, variable: str) -> None:
-    try:
-        setting.parse(text)
-    except ConfigError as error:
-        raise ConfigError(f"{variable}: {error.message}", error.hint) from None
 
 
 def search(settings: Iterable[Setting], wanted: str) -> list[Setting]:

@@ -17,7 +17,6 @@ from app.cli.engine_run import EXIT_FAILED, EXIT_OK, EngineFailure
 from app.cli.output.report import print_report
 from app.cli.output.screen import HeadlessScreen
 from app.process.instance import InstanceLock
-from app.settings import options
 from app.settings.settings import Settings
 from app.storage.paths import AppPaths
 from devtools.screen_cost.cost import ScreenCost
@@ -35,7 +34,7 @@ def bench_screen(arguments: argparse.Namespace) -> int:
     settings = _greedy(Settings.of(arguments), _QUICK_TOK if arguments.quick else _TOK)
     num_pairs = _QUICK_PAIRS if arguments.quick else _PAIRS
     if arguments.rounds is not None:
-        num_pairs = options.at_least_one(arguments.rounds, "--rounds")
+        num_pairs = arguments.rounds
     paths, screen = AppPaths.from_environment(), HeadlessScreen()
     lock = InstanceLock(paths.instance_lock)
     for note in (*settings.problems, lock.acquire()):

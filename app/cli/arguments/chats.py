@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from app.cli.arguments.shared import add_count
+
 if TYPE_CHECKING:
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+    from app.cli.arguments.shared import Commands
 
 _EXIT_CODES = "exit codes: 0 done · 1 there is no such chat, or it could not be done · 2 wrong usage"
 _CHAT = "its id, the beginning of it, or `last`"
@@ -24,10 +26,10 @@ def add_chats(commands: Commands) -> None:
     listed = _add(kinds, "list", "the chats, the newest first; the versions of one as one line")
     listed.add_argument("--all", action="store_true", help="every version by itself")
     listed.add_argument("--ids", action="store_true", help="the ids alone, of every chat")
-    _add_limit(listed, 20)
+    add_count(listed, "--limit", "at most so many", 20)
     searched = _add(kinds, "search", "find a text in titles and turns, the newest first")
     searched.add_argument("text", nargs="+", metavar="TEXT", help='words, or "words in this order" in their own quotes')
-    _add_limit(searched, 50)
+    add_count(searched, "--limit", "at most so many", 50)
     shown = _add(kinds, "show", "print a chat")
     shown.add_argument("chat", metavar="CHAT", help=_CHAT)
     for kind in (listed, searched, shown):
@@ -69,7 +71,3 @@ def _add_files(kinds: Commands) -> None:
 
 def _add(kinds: Commands, name: str, about: str) -> argparse.ArgumentParser:
     return kinds.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.", epilog=_EXIT_CODES)
-
-
-def _add_limit(kind: argparse.ArgumentParser, default: int) -> None:
-    kind.add_argument("--limit", type=int, default=default, metavar="N", help=f"at most so many (default: {default})")

@@ -6,19 +6,15 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from app.cli.arguments.benches import add_bench
 from app.cli.arguments.chats import add_chats
-from app.cli.arguments.traces import add_traces
+from app.cli.arguments.shared import EXIT_CODES, SIGNAL_CODES, add_chat_options, add_task_options
+from app.cli.arguments.tasks import add_tasks
 from app.cli.output.terminal_text import say
-from app.settings import options
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
-
-_SIGNAL_CODES = "130 interrupted · 143 ended by SIGTERM · 129 by SIGHUP"
-EXIT_CODES = f"exit codes: 0 done · 1 the engine or the model failed · 2 wrong usage or settings · {_SIGNAL_CODES}"
+    from app.cli.arguments.shared import Commands
 
 
 class _ShowVersion(argparse.Action):
@@ -48,20 +44,18 @@ def build_parser() -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = _Parser(
         prog="moe-chat",
         description="Chat with a Mixture-of-Experts model that is bigger than the memory it is given.",
-        epilog=f"Without a command the chat opens. {EXIT_CODES}",
+        epilog="Without a command the chat opens. An option can also be given by the environment, such as"
+        f" MOE_CHAT_MEMORY=6GiB, or kept in the settings. {EXIT_CODES}",
     )
     parser.add_argument("-V", "--version", action=_ShowVersion, nargs=0, help="print the version and exit")
     parser.add_argument(
         "--plain", action="store_true", help="chat line by line, without a full screen: for screen readers and pipes"
     )
-    options.add_engine_options(parser)
-    options.add_sampling_options(parser)
+    add_chat_options(parser)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     _add_ask(commands)
     add_chats(commands)
-    _add_tasks(commands)
-    _add_profile(commands)
-    add_traces(commands, _add_task_options, EXIT_CODES)
+    add_tasks(commands)
     _add_doctor(commands)
     _add_places(commands)
     return parser
@@ -85,65 +79,8 @@ def _add_ask(commands: Commands) -> None:
     )
     goes_on.add_argument("--chat", metavar="CHAT", help="go on with this chat: its id, or the beginning of it")
     ask.add_argument("--no-save", action="store_true", help="keep neither the question nor the answer")
-    ask.add_argument("-s", "--system", metavar="TEXT", help="the system prompt, in place of the domain's")
-    ask.add_argument(
-        "-d",
-        "--domain",
-        metavar="DOMAIN",
-        help="whose system prompt is used, and whose profile warms the expert cache (default: that of the "
-        "settings, at first general)",
-    )
-    ask.add_argument(
-        "--thinking",
-        metavar="CHOICE",
-        choices=("off", "on", "low", "medium", "high"),
-        help="off, on, low, medium or high: whether, or how hard, the model thinks first, where it can be told",
-    )
     ask.add_argument("--show-thinking", action="store_true", help="print the thinking too, on standard error")
-    options.add_engine_options(ask)
-    options.add_sampling_options(ask)
-
-
-def _add_tasks(commands: Commands) -> None:
-    verify = commands.add_parser("verify", help="prove that EXACT is exact on this model", epilog=EXIT_CODES)
-    verify.add_argument(
-        "--tokens", type=int, default=32, metavar="N", help="tokens to decode and compare (default: 32)"
-    )
-    bench = add_bench(commands, EXIT_CODES)
-    plan = commands.add_parser("plan", help="split the byte budget for a model, without loading it", epilog=EXIT_CODES)
-    for task in (verify, bench, plan):
-        _add_task_options(task)
-
-
-def _add_task_options(task: argparse.ArgumentParser) -> None:
-    task.add_argument("--json", action="store_true", help="print the report as JSON")
-    options.add_engine_options(task)
-
-
-def _add_profile(commands: Commands) -> None:
-    profile = commands.add_parser(
-        "profile",
-        help="build, list, show and delete domain profiles",
-        description="A profile says which experts the prompts of a domain use. It belongs to one model.",
-        epilog=EXIT_CODES,
-    )
-    kinds = profile.add_subparsers(dest="profile", metavar="WHAT", required=True)
-    build = kinds.add_parser(
-        "build", help="answer a domain's prompts, and keep which experts they used", epilog=EXIT_CODES
-    )
-    build.add_argument("--domain", metavar="DOMAIN", help="the domain whose own prompts are used (default: general)")
-    build.add_argument("--prompts", metavar="FILE", help="your prompts: JSON objects, one a line, or a .txt")
-    build.add_argument("--name", metavar="NAME", help="the domain that a profile of your prompts is for")
-    build.add_argument("--max-prompts", type=int, metavar="N", help="use the first N prompts (default: all)")
-    build.add_argument("--tokens", type=int, metavar="N", help="tokens written per prompt, at most (default: 48)")
-    shown = kinds.add_parser("show", help="show a profile: the hit-rate curve of every layer", epilog=EXIT_CODES)
-    shown.add_argument("--plan", action="store_true", help="and how slots would be shared out by it, move by move")
-    deleted = kinds.add_parser("delete", help="delete a profile", epilog=EXIT_CODES)
-    listed = kinds.add_parser("list", help="list the model's profiles and the hit rates to expect", epilog=EXIT_CODES)
-    for kind in (shown, deleted):
-        kind.add_argument("domain", metavar="DOMAIN", help="the profile's domain")
-    for kind in (build, listed, shown, deleted):
-        _add_task_options(kind)
+    add_chat_options(ask)
 
 
 def _add_doctor(commands: Commands) -> None:
@@ -152,9 +89,9 @@ def _add_doctor(commands: Commands) -> None:
         help="check what the chat depends on, and say what to do about each problem",
         description="Check this machine, the device and its link, the libraries, whether the model fits, and where "
         "chats are kept. Loads no model.",
-        epilog=f"exit codes: 0 nothing failed · 1 a check failed · 2 wrong usage or settings · {_SIGNAL_CODES}",
+        epilog=f"exit codes: 0 nothing failed · 1 a check failed · 2 wrong usage or settings · {SIGNAL_CODES}",
     )
-    _add_task_options(doctor)
+    add_task_options(doctor)
 
 
 def _add_places(commands: Commands) -> None:

@@ -75,8 +75,8 @@ def _answer(
     screen.json({"event": "chat", "chat_id": conversation.chat_id, "is_saved": is_saved})
     with running_engine(config, screen) as (link, ready):
         conversation.set_model(ready.model_name)
-        tell = None if arguments.thinking else screen.note
-        conversation.thinking = thinking_choice(arguments.thinking or settings.text("chat.thinking"), ready, tell)
+        tell = None if settings.typed("chat.thinking") else screen.note
+        conversation.thinking = thinking_choice(settings.text("chat.thinking"), ready, tell)
         return HeadlessAnswers(link, ready, screen, config.mode).give(conversation, exchange, interrupt), ready.top_k
 
 
@@ -84,21 +84,22 @@ def conversation_for(
     arguments: argparse.Namespace, settings: Settings, store: ChatStore, recorder: Recorder
 ) -> Conversation:
     """The chat to go on with, or a new one. Raises ChatNotFoundError, ConfigError and StoreError."""
-    sampling = settings.sampling()
+    sampling, system = settings.sampling(), settings.typed("chat.system_prompt")
     if name := arguments.chat or (LAST if arguments.goes_on else ""):
-        if arguments.domain is not None:
+        if settings.typed("chat.domain") is not None:
             raise ConfigError("A chat keeps its domain: --domain contradicts --continue and --chat.", "Leave one out.")
         kept = recorder.load(chat_id_of(store, name))
         if kept is None:
             raise ChatNotFoundError("The chat was deleted meanwhile.")
         conversation = Conversation(kept[0], recorder, sampling, kept[1])
-        if arguments.system is not None:
-            conversation.set_system_prompt(arguments.system)
+        if system is not None:
+            conversation.set_system_prompt(whole(system))
         return conversation
-    domain = domain_named(arguments.domain or settings.text("chat.domain"))
-    own_prompt = settings.text("chat.system_prompt") or domain.system_prompt
-    system = own_prompt if arguments.system is None else whole(arguments.system)
-    return Conversation(ChatRecord(domain.name, system.strip(), settings.engine_config().model), recorder, sampling)
+    domain = domain_named(settings.text("chat.domain"))
+    if system is None:
+        system = settings.text("chat.system_prompt") or domain.system_prompt
+    chat = ChatRecord(domain.name, whole(system).strip(), settings.engine_config().model)
+    return Conversation(chat, recorder, sampling)
 
 
 def question_text(words: list[str]) -> str:

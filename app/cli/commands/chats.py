@@ -12,7 +12,6 @@ from pathlib import Path
 from app.cli.commands import chat_bin
 from app.cli.output.terminal_text import Bold, confirmed, say, say_exported, say_json, tell
 from app.formatting.sanitise import text_of, visible, whole
-from app.settings.options import at_least_one
 from app.storage import chat_import, export
 from app.storage.bin import BIN_DAYS
 from app.storage.export import KeptChat
@@ -77,7 +76,7 @@ def chat_id_of(store: ChatStore, name: str) -> str:
 
 
 def _list(store: ChatStore, arguments: argparse.Namespace) -> int:
-    limit = at_least_one(arguments.limit, "--limit")
+    limit = arguments.limit
     chats = store.summaries(store.num_chats())
     if arguments.ids:
         say("\n".join(chat.chat_id[:SHORT_ID] for chat in chats))
@@ -105,7 +104,7 @@ def _show(store: ChatStore, arguments: argparse.Namespace) -> int:
 
 
 def _search(store: ChatStore, arguments: argparse.Namespace) -> int:
-    hits = store.search(whole(" ".join(arguments.text)), at_least_one(arguments.limit, "--limit"))
+    hits = store.search(whole(" ".join(arguments.text)), arguments.limit)
     if arguments.json:
         say_json([_hit_json(hit) for hit in hits])
         return 0

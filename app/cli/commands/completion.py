@@ -10,7 +10,7 @@ import shtab
 from app.cli.arguments.parser import build_parser
 from app.cli.output.terminal_text import say
 from app.domains.domain import all_domains
-from engine.config import APPROX, EVICTION_POLICIES, EXACT, PREFETCHERS, PREFILL_PATHS
+from app.settings.schema import setting_named
 
 _WORDS = {
     "CHAT": shtab.cmd("moe-chat chats list --ids 2>/dev/null"),
@@ -23,18 +23,15 @@ _WORDS = {
 def run(arguments: argparse.Namespace) -> int:
     """Run `moe-chat completion`; returns the exit code."""
     parser = build_parser()
-    choices = {
-        "DOMAIN": [domain.name for domain in all_domains()],
-        "MODE": [EXACT, APPROX],
-        "POLICY": EVICTION_POLICIES,
-        "PATH": PREFILL_PATHS,
-        "KIND": PREFETCHERS,
-    }
+    domains = [domain.name for domain in all_domains()]
     for action in _actions(parser):
+        setting = setting_named(action.dest)
         if action.metavar in _WORDS:
             action.complete = _WORDS[str(action.metavar)]  # type: ignore[attr-defined]
-        elif action.choices is None and action.metavar in choices:
-            action.choices = choices[str(action.metavar)]
+        elif setting is not None and setting.choices:
+            action.choices = setting.choices
+        elif action.metavar == "DOMAIN":
+            action.choices = domains
     say(shtab.complete(parser, arguments.shell))
     return 0
 

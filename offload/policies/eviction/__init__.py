@@ -6,11 +6,10 @@ import importlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
-from offload.geometry import Geometry
-
 if TYPE_CHECKING:
     import numpy as np
 
+    from offload.geometry import Geometry
     from offload.policies.eviction.history import HistoryWeights
 
 _REGISTRY = {

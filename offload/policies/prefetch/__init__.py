@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
-from offload.policies.prefetch.overlap_window import Window
+if TYPE_CHECKING:
+    from offload.policies.prefetch.overlap_window import Window
 
 _REGISTRY = {
     "layers-ahead": ("offload.policies.prefetch.layers_ahead", "LayersAheadPrefetcher"),

@@ -14,14 +14,18 @@ from app.cli import main as cli
 from app.domains.domain import all_domains, domain_named
 from app.process.crash_log import log_crash
 from app.process.instance import InstanceLock
-from app.settings import options
+from app.settings.settings import Settings
 from app.storage.paths import AppPaths
 from engine.config import APPROX, DEMO_MODEL
 from engine.errors import ConfigError
 
 
+def set_by(argv: list[str]) -> Settings:
+    return Settings.of(cli.build_parser().parse_args(argv), {"MOE_CHAT_HOME": "/nowhere"})
+
+
 def test_the_demo_keeps_half_of_its_experts_out() -> None:
-    config = options.engine_config(cli.build_parser().parse_args([]))
+    config = set_by([]).engine_config()
     assert (config.model, config.residency, config.memory_bytes) == (DEMO_MODEL, 0.5, None)
 
 
@@ -36,15 +40,13 @@ def test_the_demo_keeps_half_of_its_experts_out() -> None:
     ],
 )
 def test_budget_options(argv: list[str], residency: float | None, memory_bytes: int | None) -> None:
-    config = options.engine_config(cli.build_parser().parse_args(argv))
+    config = set_by(argv).engine_config()
     assert (config.residency, config.memory_bytes) == (residency, memory_bytes)
 
 
 def test_every_option_arrives() -> None:
     argv = "--mode APPROX --alpha 0.1 --eviction lru --prefetch none --prefetch-depth 3 --link 0.5GB/s --threads 2"
-    config = options.engine_config(
-        cli.build_parser().parse_args([*argv.split(), "--link-threads", "1", "--context", "99"])
-    )
+    config = set_by([*argv.split(), "--link-threads", "1", "--context", "99"]).engine_config()
     assert (config.mode, config.alpha, config.eviction, config.prefetch, config.prefetch_depth) == (
         APPROX,
         0.1,
@@ -72,10 +74,9 @@ def test_short_flags(short: list[str], long: list[str]) -> None:
 
 
 def test_sampling_is_the_models_own_unless_given() -> None:
-    parser = cli.build_parser()
-    assert options.sampling_config(parser.parse_args(["ask", "hi"])).temperature is None
+    assert set_by(["ask", "hi"]).sampling().temperature is None
     given = "--temperature 0 --top-p 0.9 --top-k 5 --min-p 0.1 --seed 7 --max-tokens 9 --stop A --stop B"
-    sampling = options.sampling_config(parser.parse_args(["ask", *given.split(), "hi"]))
+    sampling = set_by(["ask", *given.split(), "hi"]).sampling()
     assert (sampling.temperature, sampling.top_p, sampling.top_k, sampling.seed, sampling.max_new_tok) == (
         0,
         0.9,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tomllib
 from pathlib import Path
@@ -11,8 +12,8 @@ import pytest
 from app.cli import main as cli
 from app.settings.file import SettingsFile
 from app.settings.schema import SETTINGS, setting_named
-from app.settings.setting import Kind
-from app.settings.settings import Settings, search
+from app.settings.setting import Kind, Setting
+from app.settings.settings import Given, Settings, search
 from engine.config import EngineConfig, SamplingConfig
 from engine.errors import ConfigError
 
@@ -37,18 +38,18 @@ def test_without_a_file_the_defaults_are_those_of_the_command_line(path: Path) -
     settings = settings_of(path)
     assert settings.is_first_run
     assert settings.problems == []
-    assert settings.engine_config() == EngineConfig(residency=0.5)
+    assert settings.engine_config() == EngineConfig(backend="auto", residency=0.5)
     assert settings.sampling() == SamplingConfig()
 
 
 def test_each_default_is_valid_and_each_option_exists() -> None:
-    flags = [f"{setting.flag}=1" for setting in SETTINGS if setting.option]
+    flags = [f"{setting.flag}=1" for setting in SETTINGS if setting.flags]
     known = vars(cli.build_parser().parse_args(flags))
     for setting in SETTINGS:
         assert setting.default is None or setting.checked(setting.default) == setting.default
         assert (setting.default is None) == bool(setting.unset), setting.key
         assert setting.kind is not Kind.CHOICE or setting.choices
-        assert not setting.option or setting.option in known
+        assert not setting.flags or setting.key in known
         assert setting.title
         assert setting.meaning.endswith(".")
 
@@ -235,10 +236,9 @@ def test_a_value_out_of_range_is_told_with_the_range_and_left_in_the_file(path: 
     settings = settings_of(written(path, line))
     (problem,) = settings.problems
     key = line.split("\n")[1].split(" = ")[0]
-    assert key in problem
-    assert "It is " in problem
+    assert f"{key} = " in problem
     assert "The default holds." in problem
-    assert settings.engine_config() == EngineConfig(residency=0.5)
+    assert settings.engine_config() == EngineConfig(backend="auto", residency=0.5)
     assert settings.sampling() == SamplingConfig()
     settings.change({"sampling.seed": 1})
     assert line in path.read_text()
@@ -302,8 +302,49 @@ def test_search_finds_words_of_title_meaning_and_range() -> None:
 
 
 def test_stop_texts_of_the_command_line_stay() -> None:
-    settings = Settings(SettingsFile(Path("/nowhere/settings.toml")), stop=("A",))
-    assert settings.sampling().stop == ("A",)
+    settings = Settings(SettingsFile(Path("/nowhere/settings.toml")), {"sampling.stop": Given(["A", "\n"], "--stop")})
+    assert settings.sampling().stop == ("A", "\n")
+
+
+@pytest.mark.parametrize("setting", [setting for setting in SETTINGS if setting.field], ids=lambda setting: setting.key)
+def test_one_declaration_makes_option_variable_and_file(path: Path, setting: Setting) -> None:
+    value = setting.choices[-1] if setting.choices else _EXAMPLES[setting.kind]
+    by_flag = settings_of(path, f"{setting.flag} {value}")
+    by_variable = settings_of(path, **{setting.variable: value})
+    in_file = settings_of(written(path, f"[{setting.table}]\n{setting.name} = {_as_toml(setting, value)}\n"))
+    arrived = [
+        getattr(settings.sampling() if setting.is_sampling else settings.engine_config(), setting.field)
+        for settings in (by_flag, by_variable, in_file)
+    ]
+    assert arrived == [arrived[0]] * 3
+    assert arrived[0] not in (None, setting.default)
+
+
+_EXAMPLES = {
+    Kind.TEXT: "owner/model",
+    Kind.BYTES: "3GiB",
+    Kind.SHARE: "25%",
+    Kind.RATE: "0.5GB/s",
+    Kind.INTEGER: "17",
+    Kind.NUMBER: "0.25",
+    Kind.TEXTS: "END",
+}
+
+
+def _as_toml(setting: Setting, value: str) -> str:
+    return (
+        value
+        if setting.kind in (Kind.INTEGER, Kind.NUMBER)
+        else json.dumps([value] if setting.kind is Kind.TEXTS else value)
+    )
+
+
+def test_a_wrong_value_of_the_command_line_is_told_with_what_it_may_be(path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"--thinking: 'maybe' is not one of off, on"):
+        settings_of(path, "--thinking maybe")
+    with pytest.raises(ConfigError, match=r"MOE_CHAT_BACKEND: 'fast' is not one of auto, transformers, ggml"):
+        settings_of(path, MOE_CHAT_BACKEND="fast")
+    assert settings_of(path, "--backend GGML", MOE_CHAT_BACKEND="fast").engine_config().backend == "ggml"
 
 
 def test_a_name_that_is_no_text_is_refused_and_the_file_stays(tmp_path: Path) -> None:
