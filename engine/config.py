@@ -123,8 +123,8 @@ class EngineConfig:
     prefill: str = AUTO
     eviction: str = "history"
     prefetch: str = "layers-ahead"
-    prefetch_depth: int = 1
-    """Experts prefetched per layer at most."""
+    prefetch_depth: int | None = None
+    """Experts prefetched per layer at most; None: half of the experts that a token is given to, and at least one."""
     alpha: float = 0.05
     """APPROX: a missed expert may be replaced when its selection score is within alpha of the rank-(k+1) score."""
     link_bytes_per_s: float | None = None

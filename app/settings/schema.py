@@ -115,7 +115,7 @@ SETTINGS: tuple[Setting, ...] = (
     _engine("offload.prefetch_depth", "Prefetch depth",
             "Experts prefetched a layer, at most. The prefetchers -floor and -gain use it only until they have measured"
             " how much time a layer leaves.",
-            Kind.INTEGER, low=0, high=64),
+            Kind.INTEGER, unset="half of the experts of a token", low=0, high=64),
     _engine("offload.link", "Link",
             "Emulate a link of this bandwidth, to study a slower one. Whatever is emulated says so on screen.",
             Kind.RATE, "link_bytes_per_s", unset="the real link"),

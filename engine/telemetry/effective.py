@@ -8,6 +8,7 @@ from engine.backends.offloaded_model import OffloadedModel
 from engine.config import DEMO_MODEL, format_bytes
 from engine.demo.model import DEMO_LIMIT
 from engine.events import EngineReady
+from engine.experts.expert_runtime import depth_in_effect
 from engine.lookahead.forms import describe_forms
 from engine.plan.budget import chunks_in_words, slots_in_words
 from offload.budget import BudgetPlan
@@ -38,7 +39,7 @@ def effective(engine: OffloadedModel, mode: str) -> tuple[tuple[str, str], ...]:
     shown = slots_in_words(budget.slots_per_layer)
     widest = max(layer.num_experts for layer in loaded.plan.geometry.layers)
     parts = ", ".join(f"{name} {format_bytes(size)}" for name, size in budget.parts)
-    depth = f", depth {config.prefetch_depth}" if config.prefetch != "none" else ""
+    depth = f", depth {depth_in_effect(config, loaded.plan.geometry)}" if config.prefetch != "none" else ""
     if engine.prefetching.is_adaptive:
         depth = ", depth by the overlap window"
     predictable = describe_forms(engine.lookahead.forms()[1:])
