@@ -35,7 +35,6 @@ AbortCallback = c.CFUNCTYPE(_BOOL, _P)
 
 _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "ggml_version": (c.c_char_p, ()),
-    "ggml_commit": (c.c_char_p, ()),
     "ggml_type_name": (c.c_char_p, (_INT,)),
     "ggml_blck_size": (_I64, (_INT,)),
     "ggml_type_size": (_SIZE, (_INT,)),
@@ -99,8 +98,8 @@ class Ggml:
             raise GgmlUnavailableError(f"{path.name} cannot be loaded ({error}).{hint}") from error
         except AttributeError as error:
             raise GgmlUnavailableError(f"{path.name} lacks a function ({error})") from error
-        self.label = f"ggml {self.version().decode()} ({self.commit().decode()[:9]}, {WHEEL} {WHEEL_VERSION})"
-        """Version, commit and wheel, for reports."""
+        self.label = f"ggml {self.version().decode()} ({WHEEL} {WHEEL_VERSION})"
+        """Version and wheel, for reports. (The wheel does not tell the commit.)"""
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"ggml_{name} is not in the list of functions that are used")
