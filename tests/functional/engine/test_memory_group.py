@@ -88,3 +88,11 @@ def test_twenty_questions_in_a_row_stay_inside(group: Path, tmp_path: Path) -> N
 def test_a_short_context_of_wide_latent_attention_stays_inside(group: Path, tmp_path: Path) -> None:
     folder = save_wide(tmp_path / "model", "deepseek_v3")
     require_inside("deepseek_v3", drive(group, folder, {"residency": 0.5, "context_tok": 1024}, [[900, 4]]))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_ggml_stays_inside(group: Path, tmp_path: Path) -> None:
+    folder = save_wide(tmp_path / "model", "qwen3_moe")
+    options = {"residency": 0.5, "context_tok": CONTEXT_TOK, "backend": "ggml"}
+    require_inside("qwen3_moe on ggml", drive(group, folder, options, LONG))
