@@ -18,7 +18,9 @@ from engine.backends.tokenizers.gguf_tokenizer import GgufTokenizer, read_tokeni
 from engine.checkpoint.file_bytes import read_file
 from engine.checkpoint.gguf.header import GgufFile, GgufTensor, read_gguf
 from engine.checkpoint.gguf.metadata import Metadata
+from engine.checkpoint.gguf.summary import require_runnable
 from engine.sampling.defaults import ModelDefaults
+from engine.sampling.gguf_defaults import gguf_defaults
 
 _VALUES_AT_ONCE = 1 << 22
 
@@ -29,7 +31,7 @@ class GgufFiles:
     def __init__(self, path: Path) -> None:
         """Reads the header. Raises CheckpointError, UnsupportedModelError."""
         self.path, self._file = path, read_gguf(path)
-        self._file.require_known_types()
+        require_runnable(self._file)
         self.model_type = self._file.architecture
         self.stored = _stored_model(self._file)
         self.number_format = formats_in_words(self.stored)
@@ -47,7 +49,7 @@ class GgufFiles:
 
     def read_defaults(self) -> ModelDefaults:
         """See ModelFiles."""
-        return ModelDefaults()
+        return gguf_defaults(Metadata(self._file), frozenset())  # what ends an answer: see end_token_sources
 
     def notices(self) -> list[str]:
         """See ModelFiles."""

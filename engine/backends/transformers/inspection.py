@@ -22,9 +22,6 @@ from engine.backends.transformers.stored_weights import StoredWeights, WithheldM
 from engine.checkpoint.architectures import DENSE, MISSING_INTERFACE
 from engine.checkpoint.config_file import read_config_file
 from engine.checkpoint.cross_check import check_against_config
-from engine.checkpoint.gguf.header import read_gguf
-from engine.checkpoint.gguf.location import is_gguf
-from engine.checkpoint.gguf.summary import require_runnable
 from engine.checkpoint.index import TensorEntry, read_index
 from engine.errors import MoeChatError, UnsupportedModelError
 from engine.experts.formats.dense import DENSE_DTYPES, DenseFormat
@@ -67,8 +64,6 @@ class InspectedModel:
 def inspect_model(folder: Path, is_cancelled: Callable[[], bool] = lambda: False) -> InspectedModel:
     """Inspects a folder; reads no weight. Raises UnsupportedModelError or CheckpointError where loading would fail, as
     far as headers and shapes show it, and WaitCancelled."""
-    if is_gguf(folder):
-        raise _gguf(folder)
     config = read_config(folder)
     entries = read_index(folder)
     check_against_config(read_config_file(folder), {key: entry.shape for key, entry in entries.items()})
@@ -95,15 +90,6 @@ def inspect_model(folder: Path, is_cancelled: Callable[[], bool] = lambda: False
         needs_of=lambda chunk_tok: chunk_needs(needs, text, formats, geometry, chunk_tok),
         forms_of=lambda: _prediction_forms(model, stored.modules, text),
         uses_library_cache=needs.uses_library_cache,
-    )
-
-
-def _gguf(path: Path) -> UnsupportedModelError:
-    """Why this back end does not run it. Raises CheckpointError, and UnsupportedModelError where no back end does."""
-    require_runnable(read_gguf(path))
-    return UnsupportedModelError(
-        f"{path} is a GGUF file, which the transformers back end does not read.",
-        "GGUF files run on the ggml back end; or use the model's safetensors checkpoint.",
     )
 
 

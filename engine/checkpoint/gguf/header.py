@@ -64,15 +64,6 @@ class GgufFile:
     tensors: dict[str, GgufTensor]
     architecture: str
 
-    def require_known_types(self) -> None:
-        """Raises UnsupportedModelError for the first tensor whose values are stored in a way that is not known."""
-        for tensor in self.tensors.values():
-            if not tensor.is_known:
-                raise UnsupportedModelError(
-                    f"{tensor.path}: {shown(tensor.name)} is stored as {tensor.type_name}, which is not known.",
-                    "Use a file of another quantisation, such as Q4_K_M or Q8_0.",
-                )
-
 
 class _Part(NamedTuple):
     """One file of a model."""

@@ -70,7 +70,7 @@ def test_not_a_folder(tmp_path: Path) -> None:
 
 def test_a_gguf_file(tmp_path: Path) -> None:
     (tmp_path / "model.gguf").write_bytes(b"GGUF")
-    error = refused(tmp_path / "model.gguf")
+    error = refused(tmp_path / "model.gguf", backend="auto")
     assert isinstance(error, CheckpointError)
     assert "model.gguf is cut off" in error.message
 
@@ -86,7 +86,7 @@ def test_a_gguf_file_of_another_architecture(tmp_path: Path, architecture: str, 
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.close()
-    error = refused(tmp_path / "model.gguf")
+    error = refused(tmp_path / "model.gguf", backend="auto")
     assert isinstance(error, UnsupportedModelError)
     assert message in error.message
     assert "qwen3moe" in error.hint

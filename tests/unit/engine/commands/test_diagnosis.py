@@ -50,7 +50,7 @@ def test_a_sound_model(tiny_folder: TinyFolder) -> None:
     checks = model_checks(config_of(tiny_folder("qwen3_moe")))
     assert outcome.is_ok
     assert list(checks) == [stage.removeprefix("checking: ") for stage, _, _ in said]
-    assert {done for _, done, _ in said} == set(range(10))
+    assert {done for _, done, _ in said} == set(range(len(checks)))
     assert json.loads(json.dumps(outcome.report)) == outcome.report
     assert len(outcome.lines) >= len(checks)
     assert (checks["model"].verdict, checks["checkpoint"].verdict, checks["fit"].verdict) == (OK, OK, OK)

@@ -117,7 +117,7 @@ def test_what_ends_an_answer(tmp_path: Path, arch: str, ends: set[str]) -> None:
     assert {found.tokenizer.convert_ids_to_tokens(number) for number in found.end_tokens} == ends
     encoder = ConversationEncoder(found.tokenizer)
     defaults = ModelDefaults(end_tokens=found.end_tokens)
-    assert end_tokens(found.tokenizer, defaults, None, encoder.template) == found.end_tokens
+    assert end_tokens(found.tokenizer, defaults, (), encoder.template) == found.end_tokens
 
 
 def test_every_kind_of_end_is_read(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from engine.checkpoint.gguf.header import read_gguf
+from engine.checkpoint.gguf.summary import require_runnable
 from engine.checkpoint.gguf.types import TYPES
 from engine.checkpoint.gguf.values import Strings
 from engine.errors import CheckpointError, MoeChatError, UnsupportedModelError
@@ -121,7 +122,7 @@ def test_a_type_that_is_not_known_is_read_and_refused_by_name(tmp_path: Path) ->
     file = read_gguf(path)
     assert file.tensors["a.weight"].type_name == "type 77"
     with pytest.raises(UnsupportedModelError, match=r"'a\.weight' is stored as type 77"):
-        file.require_known_types()
+        require_runnable(file)
 
 
 def pack(form: str, *values: float) -> bytes:
