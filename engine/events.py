@@ -135,6 +135,8 @@ class TurnStats:
     sampling, detokenising, events."""
     times_the_limit: float | None = None
     """TPOT as a multiple of the physical limit over these tokens; None: not computed."""
+    runs_on: str = ""
+    """Back end and precision: what an exact answer is exact to. Empty in older records."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,7 +119,7 @@ def stats_lines(stats: TurnStats, reason: str, top_k: int | None) -> list[str]:
             f"{stats.new_tok} tok",
             thinking if stats.thinking_tok else "",
             ending(reason),
-            label_text(stats, top_k),
+            label_text(stats, top_k) + (f" (on {stats.runs_on})" if stats.runs_on else ""),
         ),
         "prompt": (
             f"{stats.prompt_tok} tok",

@@ -181,6 +181,7 @@ class Session:
             started_s,
             lambda: describe_link(self.engine),
             prepared.num_left_out,
+            f"{self.engine.backend.name}, {self.engine.loaded.number_format}",
         )
         record.see(kv)
         return Turn(request, prepared, sampling, record, note)

@@ -21,9 +21,10 @@ class TurnRecord:
         started_s: float,
         describe_link: Callable[[], str],
         num_left_out: int = 0,
+        runs_on: str = "",
     ) -> None:
         self._telemetry, self._prompt_tok, self.reused_tok = telemetry, prompt_tok, reused_tok
-        self._num_left_out = num_left_out
+        self._num_left_out, self._runs_on = num_left_out, runs_on
         self._thinking_tok = 0
         self._thinking_began_s = self._thinking_ended_s = 0.0
         self._describe_link = describe_link
@@ -90,4 +91,5 @@ class TurnRecord:
             compute_ms=split.compute_ms if split else None,
             overhead_ms=split.overhead_ms if split else None,
             times_the_limit=self._telemetry.limit.times_the_limit,
+            runs_on=self._runs_on,
         )
