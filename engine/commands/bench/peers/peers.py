@@ -12,7 +12,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -56,6 +55,8 @@ def bench_peers(command: BenchPeers, on_progress: OnTaskProgress, is_cancelled: 
     path = Path(command.config.model)
     if not path.is_file():
         raise ConfigError(f"{path} is not a file.", "Name a GGUF file.")
+    if any(limit_bytes is not None and limit_bytes <= _PARENT_BYTES for limit_bytes in command.limits_bytes):
+        raise ConfigError("A group is too small to hold any model.", f"Give more than {format_bytes(_PARENT_BYTES)}.")
     on_progress("reading the file's vocabulary", 0, 0)
     prompt = _fitted_prompt(path, command.prompt_tok)
     threads = command.config.compute_threads or os.cpu_count() or 1
@@ -78,8 +79,11 @@ def _run(side: _Side, request: SideRequest, limit_bytes: int | None, is_cancelle
     budget_bytes = None if limit_bytes is None else limit_bytes - _PARENT_BYTES
     request = replace(request, config=replace(request.config, memory_bytes=budget_bytes, residency=None))
     group = None
-    with suppress(NoGroupError):  # without a limit a group is no must
+    try:
         group = MemoryGroup("peers", limit_bytes)
+    except NoGroupError as error:
+        if limit_bytes is not None:  # without a limit a group only measures
+            raise ConfigError(f"The limit cannot be set: {error}.", "Leave --groups out.") from error
     try:
         return run_side(side.module, request, group, _RUN_LIMIT_S, is_cancelled)
     finally:

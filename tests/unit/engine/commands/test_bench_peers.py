@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from app.cli.arguments.parser import build_parser
-from app.cli.commands.tasks import _peers
+from app.cli.commands.requests import _peers
 from engine.api import BenchPeers, Message
 from engine.commands.bench.peers import peers
 from engine.commands.bench.peers.memory_group import MemoryGroup, NoGroupError
