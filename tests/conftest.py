@@ -16,11 +16,25 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 _DATA = tempfile.TemporaryDirectory(prefix="moe-chat-tests-")
 # The profiles of whoever runs the tests would move slots, and tests must leave none behind.
 os.environ["XDG_DATA_HOME"] = _DATA.name
+_USERS_CACHE = os.environ.get("MOE_CHAT_CACHE")
+_CACHE = Path(_DATA.name) / "cache"
+# What was measured of the models that the user runs is neither read nor pushed out.
+os.environ["MOE_CHAT_CACHE"] = str(_CACHE)
 
 
 @pytest.fixture(scope="session")
 def demo_folder() -> Path:
-    """The demo's checkpoint folder in the user's cache, built first when it is missing, as the program would."""
+    """The demo's checkpoint folder in the user's cache, built first when it is missing, as the program would; linked to
+    from the cache that tests use."""
     from engine.demo.model import ensure_demo
 
-    return ensure_demo(lambda event: None)
+    with pytest.MonkeyPatch.context() as patch:
+        if _USERS_CACHE is None:
+            patch.delenv("MOE_CHAT_CACHE")
+        else:
+            patch.setenv("MOE_CHAT_CACHE", _USERS_CACHE)
+        built = ensure_demo(lambda event: None)
+    _CACHE.mkdir(exist_ok=True)
+    link = _CACHE / built.name
+    link.symlink_to(built, target_is_directory=True)
+    return link

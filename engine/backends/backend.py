@@ -151,9 +151,16 @@ class Backend(Protocol):
         """Per MoE layer, how its experts will be predicted; before loading."""
         ...
 
-    def load(self, budget: BudgetPlan, on_read: Callable[[int, int], None], is_cancelled: Callable[[], bool]) -> None:
+    def load(
+        self,
+        budget: BudgetPlan,
+        on_read: Callable[[int, int], None],
+        is_cancelled: Callable[[], bool],
+        check_tokenizer: Callable[[Any], None],
+    ) -> None:
         """Reads everything but the routed experts. `on_read(done, total)` counts bytes and may be called from other
-        threads. Raises CheckpointError, WaitCancelled."""
+        threads; `check_tokenizer` is called before any weight is read, and may refuse the model by raising. Raises
+        CheckpointError, WaitCancelled."""
         ...
 
     def prepare(self, budget: BudgetPlan, state: StepState) -> None:

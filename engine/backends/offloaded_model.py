@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -33,9 +34,11 @@ class OffloadedModel:
         is_cancelled: Callable[[], bool],
         after_layer: Callable[[int], None] = lambda layer: None,
         always_predict: bool = False,
+        check_tokenizer: Callable[[Any], None] = lambda tokenizer: None,
     ) -> None:
-        """Loads and warms up. `always_predict`: also predict layers whose experts are all resident, for benches. Raises
-        MoeChatError, OffloadError, WaitCancelled, and closes everything first."""
+        """Loads and warms up. `always_predict`: also predict layers whose experts are all resident, for benches;
+        `check_tokenizer` may refuse the model before a weight is read. Raises what it raises, MoeChatError,
+        OffloadError, WaitCancelled, and closes everything first."""
         self.config, self._always_predict = config, always_predict
         torch.set_num_threads(config.compute_threads or machine.num_cores())
         backend, self.why_backend = open_backend(config, folder, is_cancelled)
@@ -49,7 +52,10 @@ class OffloadedModel:
         """The experts' runtime is built: the model can answer."""
         try:
             backend.load(
-                self.budget, lambda done, total: on_progress(LoadProgress("weights", done, total)), is_cancelled
+                self.budget,
+                lambda done, total: on_progress(LoadProgress("weights", done, total)),
+                is_cancelled,
+                check_tokenizer,
             )
             self.loaded = backend.loaded
             self.tuned = tuned_eviction(self.fingerprint)

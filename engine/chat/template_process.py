@@ -7,7 +7,6 @@ fails with a MemoryError; an output of more than OUTPUT bytes is not finished. L
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import resource
@@ -18,6 +17,7 @@ from functools import lru_cache
 from typing import Any, BinaryIO
 
 from engine.chat.template_environment import compile_template
+from engine.child_process import end_with_parent
 
 TEXT, REFUSED, TOO_MUCH_MEMORY, TOO_LONG, READY = "text", "refused", "memory", "length", "ready"
 """What an answer holds: the rendered text, the template's own error, which limit was hit, nothing yet."""
@@ -30,10 +30,7 @@ _compiled = lru_cache(maxsize=4)(compile_template)
 def main() -> None:
     """Answers requests until stdin ends, or its parent does."""
     parent, memory_bytes, output_bytes, seconds = (int(argument) for argument in sys.argv[1:5])
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # when the thread that started this process ends
-    if os.getppid() != parent:
-        return
+    end_with_parent(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     _compiled("{{ messages }}").render(messages=[])

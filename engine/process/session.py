@@ -11,6 +11,7 @@ import torch
 
 from engine.api import Submit
 from engine.backends.offloaded_model import OffloadedModel
+from engine.chat.chat_template import ChatTemplate
 from engine.chat.end_tokens import end_tokens
 from engine.chat.fitting import common_prefix
 from engine.chat.prompt import ChatPrompts
@@ -64,7 +65,14 @@ class Session:
         self._wanted_mode = wanted_mode or (lambda: self.mode)
         progress = _Throttle(emit)
         folder = resolve_model(config.model, progress, is_cancelled)
-        self.engine = OffloadedModel(config, folder, progress, is_cancelled, self._after_layer)
+        self.engine = OffloadedModel(
+            config,
+            folder,
+            progress,
+            is_cancelled,
+            self._after_layer,
+            check_tokenizer=lambda tokenizer: ChatTemplate(tokenizer, is_cancelled).check(),
+        )
         try:
             self._begin_service(progress)
         except BaseException:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -17,6 +17,9 @@ from offload.replay.tuning import TuningResult, tune_history
 
 HELD_OUT_EVERY: Final = 3
 """One prompt in so many is held out."""
+
+OnProgress = Callable[[str, int, int], None]
+"""Told the stage, and how many of how many steps of it are done."""
 
 
 class PolicyLoads(NamedTuple):
@@ -61,7 +64,7 @@ def tune_and_check(
     num_random: int = 96,
     num_rounds: int = 3,
     seed: int = 0,
-    on_progress: Callable[[str, int, int], None] = lambda stage, done, total: None,
+    on_progress: OnProgress = lambda stage, done, total: None,
 ) -> CheckedTuning:
     """Searches on two thirds of every trace's prompts (`tune_history`) and replays the others.
 
@@ -83,21 +86,36 @@ def tune_and_check(
         seed=seed,
         on_progress=lambda done, total: on_progress("searching weights", done, total),
     )
-    by_domain: dict[str, PolicyLoads] = {}
-    for number, trace in enumerate(unseen):
-        on_progress("held-out prompts", number, len(unseen))
-        loads = _loads(trace, result.best, slots_per_layer)
-        before = by_domain.get(trace.domain)
-        by_domain[trace.domain] = loads if before is None else PolicyLoads(*map(sum, zip(before, loads, strict=True)))
+    by_domain = _held_out_loads(unseen, result.best, slots_per_layer, on_progress)
     return CheckedTuning(
         weights=result.best,
         tuned_on=_searched(result),
-        held_out=PolicyLoads(*map(sum, zip(*by_domain.values(), strict=True))),
+        held_out=_sum(by_domain.values()),
         num_tuned_on=sum(trace.num_prompts for trace in seen),
         num_held_out=sum(trace.num_prompts for trace in unseen),
         held_out_by_domain=by_domain,
         num_trials=len(result.trials),
     )
+
+
+def _held_out_loads(
+    traces: Sequence[RoutingTrace],
+    weights: HistoryWeights,
+    slots_per_layer: Sequence[int],
+    on_progress: OnProgress,
+) -> dict[str, PolicyLoads]:
+    """By domain, over all of its traces."""
+    by_domain: dict[str, PolicyLoads] = {}
+    for number, trace in enumerate(traces):
+        on_progress("held-out prompts", number, len(traces))
+        loads = _loads(trace, weights, slots_per_layer)
+        before = by_domain.get(trace.domain)
+        by_domain[trace.domain] = loads if before is None else _sum((before, loads))
+    return by_domain
+
+
+def _sum(loads: Iterable[PolicyLoads]) -> PolicyLoads:
+    return PolicyLoads(*map(sum, zip(*loads, strict=True)))
 
 
 def _part(trace: RoutingTrace, is_held_out: bool) -> RoutingTrace:

@@ -15,6 +15,8 @@ from transformers import AutoModelForCausalLM
 from engine.backends.offloaded_model import OffloadedModel
 from engine.config import EVICTION_POLICIES, FULL_LAYER, PREFETCHERS, RING, EngineConfig
 from engine.errors import UnsupportedModelError
+from engine.lookahead.forms import Way
+from tests.architectures.prediction_ways import EXPECTED, require_ways
 from tests.architectures.tiny import NUM_EXPERTS, SUPPORTED, TOP_K, UNSUPPORTED, VOCAB, save_checkpoint
 
 PROMPT_TOK = (1, 7, 64, 600)
@@ -33,8 +35,9 @@ def policies_of(combination: tuple[str, str, str]) -> dict[str, Any]:
 
 
 def open_model(folder: Path, **options: Any) -> OffloadedModel:
-    """The model offloaded, with k + 1 slots a layer unless told otherwise."""
+    """The model offloaded, with k + 1 slots a layer and one thread unless told otherwise."""
     options.setdefault("residency", (TOP_K + 1) / NUM_EXPERTS)
+    options.setdefault("compute_threads", 1)
     config = EngineConfig(model=str(folder), prefill_chunk_tok=CHUNK_TOK, **options)
     return OffloadedModel(config, folder, lambda progress: None, lambda: False)
 
@@ -100,7 +103,8 @@ def require_equal(engine: OffloadedModel, expected: Expected) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
 @pytest.mark.parametrize("name", SUPPORTED)
 def test_equal_to_the_library(name: str, dtype: torch.dtype, tmp_path: Path) -> None:
-    """With other policies on every architecture, so that each combination is met."""
+    """With other policies on every architecture, so that each combination is met; and its experts are predicted the way
+    that is expected."""
     folder = save_checkpoint(tmp_path / name, name, dtype, num_positions=NUM_POSITIONS)
     plain = reference(folder)
     number = 2 * list(SUPPORTED).index(name) + (dtype is torch.bfloat16)
@@ -113,6 +117,7 @@ def test_equal_to_the_library(name: str, dtype: torch.dtype, tmp_path: Path) -> 
             for withheld in engine.loaded.modules
             for key in withheld.parameters
         )
+        require_ways(name, engine)
         require_equal(engine, expected_of(plain))
     finally:
         engine.close()
@@ -125,7 +130,7 @@ def test_equal_to_the_library(name: str, dtype: torch.dtype, tmp_path: Path) -> 
 def test_equal_to_the_library_with_every_combination_of_policies(name: str, dtype: torch.dtype, tmp_path: Path) -> None:
     folder = save_checkpoint(tmp_path / name, name, dtype, num_positions=NUM_POSITIONS)
     plain = reference(folder)
-    engine = open_model(folder)
+    engine = open_model(folder, compute_threads=None)
     try:
         expected = expected_of(plain)
         for combination in COMBINATIONS:
@@ -133,6 +138,11 @@ def test_equal_to_the_library_with_every_combination_of_policies(name: str, dtyp
             require_equal(engine, expected)
     finally:
         engine.close()
+
+
+def test_all_but_two_architectures_use_the_short_form_everywhere() -> None:
+    everywhere = [name for name, ways in EXPECTED.items() if set(ways) == {Way.SHORT}]
+    assert len(everywhere) == len(SUPPORTED) - 2
 
 
 @pytest.mark.parametrize("name", UNSUPPORTED)

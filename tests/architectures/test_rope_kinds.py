@@ -62,11 +62,11 @@ def test_equal_to_the_library(name: str, kind: str, tmp_path: Path) -> None:
     """A long prompt, then a short one: beyond the length at which the frequencies change, and below it again."""
     folder = save_with(tmp_path / "model", name, kind)
     longest = ORIGINAL_TOK - NEW_TOK if kind == "dynamic" else 300
-    engine = open_model(folder)
+    engine, plain = open_model(folder), reference(folder)
     try:
         for num_tok in (longest, 20):
             ids, logits = engine.greedy_ids(prompt_of(num_tok), NEW_TOK)
-            expected_ids, expected_logits = reference_greedy(reference(folder), prompt_of(num_tok), NEW_TOK)
+            expected_ids, expected_logits = reference_greedy(plain, prompt_of(num_tok), NEW_TOK)
             assert logits.equal(expected_logits), f"{num_tok} tokens: off by {(logits - expected_logits).abs().max()}"
             assert ids == expected_ids
     finally:

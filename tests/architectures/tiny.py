@@ -138,6 +138,8 @@ SUPPORTED: dict[str, dict[str, Any]] = {
         "num_experts": NUM_EXPERTS,
         "top_k_experts": TOP_K,
         "global_head_dim": 16,
+        "vocab_size_per_layer_input": VOCAB,
+        "hidden_size_per_layer_input": 16,
         **_SMALL,
     },
     "cohere2_moe": {**_ROUTED, "head_dim": 16},

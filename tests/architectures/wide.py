@@ -26,6 +26,7 @@ _COMMON: dict[str, Any] = {
 }
 _EXPERTS = {"num_experts": 32, "num_experts_per_tok": 8, "moe_intermediate_size": 256}
 _LATENT = {
+    "num_hidden_layers": 2,  # a dense one and one with experts: a third would cost minutes and show the same
     "n_routed_experts": 32,
     "num_experts_per_tok": 8,
     "moe_intermediate_size": 256,

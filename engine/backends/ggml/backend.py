@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -66,7 +67,13 @@ class GgmlBackend:
         """See Backend: every router is asked in a graph."""
         return [PredictionForm(Way.SHORT) for _ in self._spec.moe_layers]
 
-    def load(self, budget: BudgetPlan, on_read: Callable[[int, int], None], is_cancelled: Callable[[], bool]) -> None:
+    def load(
+        self,
+        budget: BudgetPlan,
+        on_read: Callable[[int, int], None],
+        is_cancelled: Callable[[], bool],
+        check_tokenizer: Callable[[Any], None],
+    ) -> None:
         """See Backend."""
         spec, done = self._spec, 0
 
@@ -87,6 +94,7 @@ class GgmlBackend:
                 GgmlFormat(self._ggml, compute, self._scratch, sample, layout.offsets, layout.slot_bytes, spec.top_k)
             )
         self.loaded = LoadedGgmlModel(self._files, spec, formats, GgmlExpertStore(spec), self.plan)
+        check_tokenizer(self.loaded.tokenizer)
         self._weights.load(count)
 
     def prepare(self, budget: BudgetPlan, state: StepState) -> None:

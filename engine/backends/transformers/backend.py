@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 import transformers
@@ -44,9 +45,15 @@ class TransformersBackend:
         """See Backend."""
         return self._inspected.forms_of()
 
-    def load(self, budget: BudgetPlan, on_read: Callable[[int, int], None], is_cancelled: Callable[[], bool]) -> None:
+    def load(
+        self,
+        budget: BudgetPlan,
+        on_read: Callable[[int, int], None],
+        is_cancelled: Callable[[], bool],
+        check_tokenizer: Callable[[Any], None],
+    ) -> None:
         """See Backend."""
-        self.loaded: LoadedModel = load_model(self._inspected, on_read, is_cancelled)
+        self.loaded: LoadedModel = load_model(self._inspected, on_read, is_cancelled, check_tokenizer)
         del self._inspected, self.needs_of  # and with them the model on the meta device
 
     def prepare(self, budget: BudgetPlan, state: StepState) -> None:
@@ -88,7 +95,7 @@ class TransformersBackend:
 
     def measure_workspace(self, needs: ChunkNeeds, budget: BudgetPlan) -> int:
         """See Backend."""
-        return measure_workspace(self.decoder, self.loaded.modules, needs, budget)
+        return measure_workspace(self.decoder, self.loaded.model, self.loaded.modules, needs, budget)
 
     def bind(self, number: int, layer: MoeLayer) -> None:
         """See Backend. The experts module's own forward calls the layer."""

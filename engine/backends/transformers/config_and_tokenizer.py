@@ -8,15 +8,14 @@ from typing import Any
 
 from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 
-from engine.checkpoint.config_file import read_config_file
 from engine.checkpoint.tokenizer_files import check_tokenizer_files, tokenizer_error
 from engine.errors import CheckpointError, UnsupportedModelError
 from engine.sampling.defaults import FILE_NAME, ModelDefaults, defaults_of, read_model_defaults
 
 
-def read_config(folder: Path) -> Any:
-    """The checkpoint's configuration. Raises UnsupportedModelError or CheckpointError."""
-    read_config_file(folder)
+def library_config(folder: Path) -> Any:
+    """The library's configuration of a checkpoint whose config.json `read_config_file` has checked. Raises
+    UnsupportedModelError or CheckpointError."""
     try:
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     except Exception as error:  # whatever the library's parsers and validators raise

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.backends.transformers.config_and_tokenizer import read_config
+from engine.backends.transformers.config_and_tokenizer import library_config
 from engine.backends.transformers.expert_store import ExpertPlaces, find_places
 from engine.backends.transformers.experts_interface import ProbedLayer
+from engine.backends.transformers.known_needs import KnownNeeds, measuring_key
 from engine.backends.transformers.memory_needs import MemoryNeeds, chunk_needs
 from engine.backends.transformers.meta_model import MetaModel, build_on_meta
 from engine.backends.transformers.rotary import fix_for_shapes
@@ -50,7 +51,8 @@ class InspectedModel:
     places: ExpertPlaces
     plan: ModelPlan
     needs_of: NeedsOfChunk
-    """The KV cache and the workspace by chunk length; a length is measured when it is first asked for."""
+    """The KV cache and the workspace by chunk length; a length that no load has measured yet is measured when it is
+    asked for."""
     forms_of: Callable[[], list[PredictionForm]]
     """Per MoE layer, how its experts will be predicted; found by routers of random weights."""
     uses_library_cache: bool
@@ -64,19 +66,21 @@ class InspectedModel:
 def inspect_model(folder: Path, is_cancelled: Callable[[], bool] = lambda: False) -> InspectedModel:
     """Inspects a folder; reads no weight. Raises UnsupportedModelError or CheckpointError where loading would fail, as
     far as headers and shapes show it, and WaitCancelled."""
-    config = read_config(folder)
+    values = read_config_file(folder)
+    config = library_config(folder)
     entries = read_index(folder)
-    check_against_config(read_config_file(folder), {key: entry.shape for key, entry in entries.items()})
+    check_against_config(values, {key: entry.shape for key, entry in entries.items()})
     _stop_if(is_cancelled)
     meta = build_on_meta(config, entries.values())
     model = meta.model
     stored = sort_weights(model, entries.values(), meta.load_config.weight_mapping or [])
     _check_supported(model, stored.modules)
     _stop_if(is_cancelled)
-    needs, top_ks = _probed(model, stored.modules)
+    key = measuring_key(values, entries.values())
+    needs = KnownNeeds(key, map(_num_experts, stored.modules), lambda: _probed(model, stored.modules))
     _stop_if(is_cancelled)
-    formats = formats_of(stored.modules, top_ks)
-    geometry = _geometry(stored.modules, formats, top_ks)
+    formats = formats_of(stored.modules, needs.top_ks)
+    geometry = _geometry(stored.modules, formats, needs.top_ks)
     places = find_places(model, stored.modules, formats)
     text = model.config.get_text_config()
     return InspectedModel(
@@ -84,10 +88,10 @@ def inspect_model(folder: Path, is_cancelled: Callable[[], bool] = lambda: False
         config=config,
         entries=entries,
         stored=stored,
-        top_ks=top_ks,
+        top_ks=needs.top_ks,
         places=places,
         plan=ModelPlan(geometry, _resident_bytes(model, stored.modules), places.conversion_bytes, _context_tok(model)),
-        needs_of=lambda chunk_tok: chunk_needs(needs, text, formats, geometry, chunk_tok),
+        needs_of=lambda chunk_tok: chunk_needs(needs.of_chunk(chunk_tok), text, formats, geometry, chunk_tok),
         forms_of=lambda: _prediction_forms(model, stored.modules, text),
         uses_library_cache=needs.uses_library_cache,
     )
@@ -162,13 +166,18 @@ def _probed(model: Any, modules: Sequence[WithheldModule]) -> tuple[MemoryNeeds,
     return needs, tuple(top_ks)
 
 
+def _num_experts(withheld: WithheldModule) -> int:
+    return next(iter(withheld.parameters.values())).num_experts
+
+
 def _geometry(modules: Sequence[WithheldModule], formats: Sequence[DenseFormat], top_ks: Sequence[int]) -> Geometry:
     layers: list[LayerGeometry] = []
     for withheld, expert_format, top_k in zip(modules, formats, top_ks, strict=True):
-        num_experts = next(iter(withheld.parameters.values())).num_experts
         number = _LAYER_NUMBER.search(f"{withheld.name}.")
         layer_number = int(number[1]) if number else len(layers)
-        layers.append(LayerGeometry(layer_number, num_experts, top_k, page_aligned_bytes(expert_format.slot_bytes)))
+        layers.append(
+            LayerGeometry(layer_number, _num_experts(withheld), top_k, page_aligned_bytes(expert_format.slot_bytes))
+        )
     return Geometry(tuple(layers))
 
 
@@ -178,7 +187,7 @@ def _prediction_forms(model: Any, modules: Sequence[WithheldModule], config: Any
     forms = []
     for withheld in modules:
         router = find_router(model, withheld.name)
-        num_experts = next(iter(withheld.parameters.values())).num_experts
+        num_experts = _num_experts(withheld)
         key = (type(router), num_experts, tuple(value.shape for value in router.parameters()) if router else ())
         if key not in known:
             known[key] = form_of_router(router, num_experts, int(config.hidden_size), model.dtype)

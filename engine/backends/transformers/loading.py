@@ -115,14 +115,16 @@ def load_model(
     inspected: InspectedModel,
     on_read: Callable[[int, int], None],
     is_cancelled: Callable[[], bool] = lambda: False,
+    check_tokenizer: Callable[[Any], None] = lambda tokenizer: None,
 ) -> LoadedModel:
     """Loads everything but the routed experts.
 
-    `on_read(done, total)` counts resident bytes and is called from loader threads. Raises CheckpointError,
-    WaitCancelled.
+    `on_read(done, total)` counts resident bytes and is called from loader threads; `check_tokenizer` may refuse the
+    model by raising, before any weight is read. Raises CheckpointError, WaitCancelled.
     """
     folder, done = inspected.folder, 0
     tokenizer = load_tokenizer(folder)
+    check_tokenizer(tokenizer)
 
     def count(num_bytes: int) -> None:
         nonlocal done

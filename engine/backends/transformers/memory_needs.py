@@ -17,6 +17,7 @@ from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingW
 from engine.backends.transformers.kv_cache import KvCache, sliding_capacity_tok
 from engine.backends.transformers.live_bytes import LiveBytes
 from engine.experts.formats.dense import DenseFormat
+from engine.plan.measured_needs import NeedsOfForward
 from engine.plan.model_plan import ChunkNeeds, GrowingBytes
 from offload.geometry import Geometry
 
@@ -64,8 +65,9 @@ class MemoryNeeds:
         """Of a chunk's forward behind so many tokens."""
         kv = KvCache(self._model, past_tok + 2 * chunk_tok, chunk_tok, self.uses_library_cache)
         if self._is_preallocated:
-            kv.adopt(_forward(self._model, 1, kv.cache))
-            for layer in kv.cache.layers:
+            for layer, filled in zip(kv.cache.layers, self._caches[0].layers, strict=True):
+                if filled.is_initialized:
+                    layer.lazy_initialization(filled.keys, filled.values)
                 layer.assume_length(past_tok)
         elif past_tok:
             kv.adopt(_forward(self._model, past_tok, kv.cache))
@@ -76,13 +78,13 @@ class MemoryNeeds:
 
 
 def chunk_needs(
-    needs: MemoryNeeds, config: Any, formats: Sequence[DenseFormat], geometry: Geometry, chunk_tok: int
+    needs: NeedsOfForward, config: Any, formats: Sequence[DenseFormat], geometry: Geometry, chunk_tok: int
 ) -> ChunkNeeds:
     """The KV cache and the workspace for chunks of `chunk_tok` tokens. `config`: the text model's."""
-    live = needs.live_of(chunk_tok)
+    kv, live = needs
     fixed = live.fixed_bytes + _experts_bytes(config, formats, geometry, chunk_tok)
     logits = 24 * int(config.vocab_size)
-    return ChunkNeeds(needs.kv_of(chunk_tok), GrowingBytes(fixed + logits + _MARGIN_BYTES, live.bytes_per_tok), live)
+    return ChunkNeeds(kv, GrowingBytes(fixed + logits + _MARGIN_BYTES, live.bytes_per_tok), live)
 
 
 def _experts_bytes(config: Any, formats: Sequence[DenseFormat], geometry: Geometry, chunk_tok: int) -> int:

@@ -37,7 +37,7 @@ def planned_bytes(engine: RunningEngine, folder: Path, options: dict[str, Any]) 
 def main() -> None:
     group, folder = Path(sys.argv[1]), Path(sys.argv[2])
     (group / "cgroup.procs").write_text(str(os.getpid()))
-    running_engine.PATIENCE_S = 800
+    running_engine.PATIENCE_S = 1700
     engine = RunningEngine(folder / "engine.log")
     own_bytes = int((group / "memory.usage_in_bytes").read_text())
     options = json.loads(sys.argv[3])

@@ -23,6 +23,8 @@ GROUPS = Path("/sys/fs/cgroup/memory")
 ROOT = Path(__file__).parents[3]
 LONG = [[2000, 4], [7900, 8]]
 """Questions as [words, tokens of the answer]."""
+_ROLES_TOK = 2
+"""`User:` before a question and `Assistant:` behind it: these models have no chat template."""
 
 
 @pytest.fixture
@@ -49,7 +51,7 @@ def drive(group: Path, folder: Path, options: dict[str, Any], questions: list[li
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=900,
+        timeout=1800,
         check=False,
     )
     assert run.returncode == 0, run.stderr[-2000:]
@@ -66,17 +68,17 @@ def require_inside(name: str, found: dict[str, Any]) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", WIDE)
 def test_wide_attention_and_long_prompts_stay_inside(name: str, group: Path, tmp_path: Path) -> None:
     folder = save_wide(tmp_path / "model", name)
     found = drive(group, folder, {"residency": 0.5, "context_tok": CONTEXT_TOK}, LONG)
     require_inside(name, found)
-    assert [prompt_tok for _, prompt_tok, _ in found["answers"]] == [2000, 7900]
+    assert [prompt_tok - _ROLES_TOK for _, prompt_tok, _ in found["answers"]] == [words for words, _ in LONG]
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_twenty_questions_in_a_row_stay_inside(group: Path, tmp_path: Path) -> None:
     folder = save_wide(tmp_path / "model", "qwen3_moe")
     questions = [[50 + 60 * (number % 5), 12] for number in range(20)]
@@ -84,7 +86,7 @@ def test_twenty_questions_in_a_row_stay_inside(group: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_a_short_context_of_wide_latent_attention_stays_inside(group: Path, tmp_path: Path) -> None:
     folder = save_wide(tmp_path / "model", "deepseek_v3")
     require_inside("deepseek_v3", drive(group, folder, {"residency": 0.5, "context_tok": 1024}, [[900, 4]]))

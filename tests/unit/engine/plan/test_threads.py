@@ -119,7 +119,7 @@ def test_a_model_calibrates_with_real_experts_and_leaves_no_mark(
         compute(self, hidden, weights, places)
 
     monkeypatch.setattr(DenseFormat, "compute", counted)
-    engine = open_model(folder)
+    engine = open_model(folder, compute_threads=None)
     try:
         assert {1, 2} <= set(computed), "experts are computed with every number of threads"
         assert [number for number, _ in engine.threads.trial_ms] == [1, 2]

@@ -14,9 +14,10 @@ from engine.api import Message, Submit
 from engine.chat.thinking_marks import ThinkingFormat
 from engine.config import SamplingConfig
 from engine.errors import CheckpointError, ConfigError, ContextFullError, UnsupportedModelError
-from engine.events import CANCELLED, STOP, PrefillProgress, TextDelta, TurnEnded
+from engine.events import CANCELLED, STOP, Event, LoadProgress, PrefillProgress, TextDelta, TurnEnded
+from engine.process.session import Session
 from tests.architectures.tiny import TOP_K
-from tests.unit.engine.commands.tiny_bench import TinyBench, words
+from tests.unit.engine.commands.tiny_bench import TinyBench, config_of, words
 from tests.unit.engine.conftest import TinyFolder
 
 TEMPLATE = (
@@ -248,10 +249,14 @@ def test_settings_of_the_model_that_are_off_are_off(tiny_folder: TinyFolder, tmp
         assert isinstance(bench.events[-1], TurnEnded)
 
 
-def test_a_template_that_drops_the_question_is_refused_at_load(tiny_folder: TinyFolder, tmp_path: Path) -> None:
+def test_a_template_that_drops_the_question_is_refused_before_weights_are_read(
+    tiny_folder: TinyFolder, tmp_path: Path
+) -> None:
     folder = with_template(tiny_folder("qwen3_moe"), tmp_path / "model", "w8 {{ messages[0].text }}")
-    with pytest.raises(UnsupportedModelError, match=r"chat_template\.jinja leaves out"), TinyBench(folder):
-        pass
+    told: list[Event] = []
+    with pytest.raises(UnsupportedModelError, match=r"chat_template\.jinja leaves out"):
+        Session(config_of(folder), told.append, lambda snapshot: None, lambda: False)
+    assert "weights" not in {event.stage for event in told if isinstance(event, LoadProgress)}
 
 
 def test_a_template_wants_parts(tiny_folder: TinyFolder, tmp_path: Path) -> None:
