@@ -9,6 +9,7 @@ Nothing here waits for the child, except `close`, which ends it within a second 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import socket
@@ -50,8 +51,16 @@ class EngineClient:
         """Spawns the process; it imports torch at once. One that runs is ended first. Raises EngineDiedError."""
         self.close()
         self._process, self._snapshot = None, None
-        ours, theirs = socket.socketpair()
-        log = self._open_log()
+        try:
+            ours, theirs = socket.socketpair()
+        except OSError as error:
+            raise _not_started(error) from error
+        try:
+            log = self._open_log()
+        except OSError as error:
+            ours.close()
+            theirs.close()
+            raise _not_started(error) from error
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "engine.process.server", str(theirs.fileno()), str(os.getpid())],
@@ -64,10 +73,7 @@ class EngineClient:
             )
         except OSError as error:
             ours.close()
-            reason = error.strerror or str(error)
-            raise EngineDiedError(
-                f"The engine's process could not be started: {reason}.", "Free some memory, and try again."
-            ) from error
+            raise _not_started(error) from error
         finally:
             theirs.close()
             os.close(log)
@@ -171,6 +177,12 @@ class EngineClient:
         note = self.exit_note or "it closed its connection"
         message = f"The engine's process ended: {note}."
         self._put(Failed(None, EngineDiedError.title, message, f"Start it again. {self._log_note}", True))
+
+
+def _not_started(error: OSError) -> EngineDiedError:
+    is_for_files = error.errno in (errno.EMFILE, errno.ENFILE)
+    hint = "Let it open more files: `ulimit -n 1024`." if is_for_files else "Free some memory, and try again."
+    return EngineDiedError(f"The engine's process could not be started: {error.strerror or error}.", hint)
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:

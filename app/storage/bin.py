@@ -130,10 +130,10 @@ class ChatBin:
         size = (
             "SELECT coalesce(sum(length(text) + length(thinking) + coalesce(length(stats), 0)), 0) FROM deleted_turns"
         )
-        return int(self._database.run(lambda connection: connection.execute(size).fetchone())[0])
+        return int(self._database.read(lambda connection: connection.execute(size).fetchone())[0])
 
     def _listed(self, rest: str, *values: str | None) -> list[Deletion]:
-        rows = self._database.run(lambda connection: connection.execute(f"{_LIST} {rest}", values).fetchall())
+        rows = self._database.read(lambda connection: connection.execute(f"{_LIST} {rest}", values).fetchall())
         return [
             Deletion(
                 text_of(deletion_id),

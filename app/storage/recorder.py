@@ -182,16 +182,13 @@ class Recorder:
         return sorted(turns.values(), key=lambda turn: turn.position)
 
     def unsaved(self) -> list[tuple[ChatRecord, list[TurnRecord]]]:
-        """The chats of this run of which something is not written, with all of their turns that can be read."""
-        return [
-            self._known(chat_id) for chat_id in dict.fromkeys(turn.chat_id for turn in self._unsaved_turns.values())
-        ]
-
-    def _known(self, chat_id: str) -> tuple[ChatRecord, list[TurnRecord]]:
-        turns = {turn.turn_id: turn for turn in self._turns.values() if turn.chat_id == chat_id}
-        with suppress(StoreError):
-            turns = {turn.turn_id: turn for turn in self._store.turns(chat_id)} | turns
-        return self._chats[chat_id], sorted(turns.values(), key=lambda turn: turn.position)
+        """The chats of which something is not written, with all of their turns that can be read."""
+        found = []
+        for chat, turns in self._unsaved_of({turn.chat_id for turn in self._unsaved_turns.values()}):
+            with suppress(StoreError):
+                turns = self.turns_now(chat.chat_id)
+            found.append((chat, turns))
+        return found
 
     async def check(self) -> None:
         """Read the database for damage in a thread, while the event loop goes on; a damaged one is begun anew.
@@ -315,10 +312,3 @@ class Recorder:
             words = f"{problem.message} {_IN_MEMORY} {'' if isinstance(problem, StoreLockedError) else problem.hint}"
             self._tell(words.strip())
         self._last_complaint = problem.message
-
-
-class UnkeptRecorder(Recorder):
-    """Writes nothing: everything stays in memory. What was kept before can be read."""
-
-    def flush(self) -> None:
-        """Nothing is written."""

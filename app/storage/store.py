@@ -217,7 +217,7 @@ class ChatStore:
 
     def data_version(self) -> int:
         """A number that changes once another connection has written to the database."""
-        return int(self._database.run(lambda connection: connection.execute("PRAGMA data_version").fetchone())[0])
+        return int(self._database.read(lambda connection: connection.execute("PRAGMA data_version").fetchone())[0])
 
     # The file
 

@@ -17,9 +17,9 @@ from app.engine_link.launch import make_link
 from app.formatting import figures
 from app.settings.settings import Settings
 from app.storage.paths import AppPaths
-from app.storage.recorder import UnkeptRecorder
 from app.storage.records import ChatRecord
 from app.storage.store import ChatStore
+from app.storage.unkept_recorder import UnkeptRecorder
 from app.ui.chat_app import ChatApp
 from app.ui.screens.chat import ChatScreen
 from app.ui.screens.domain_menu import DomainMenu

@@ -33,9 +33,10 @@ from app.formatting.sanitise import text_of, whole
 from app.settings.settings import Settings
 from app.storage import answer_record
 from app.storage.paths import AppPaths
-from app.storage.recorder import Recorder, UnkeptRecorder
+from app.storage.recorder import Recorder
 from app.storage.records import ChatRecord
 from app.storage.store import ChatStore
+from app.storage.unkept_recorder import UnkeptRecorder
 from engine.errors import ConfigError
 from engine.events import CANCELLED, ERROR, TurnEnded
 

@@ -68,18 +68,21 @@ def _settings(settings: Settings) -> Check:
 
 
 def _chats(paths: AppPaths) -> Iterator[Check]:
-    if not paths.chats_db.exists():
-        folder = _existing(paths.data_dir)
-        refusal = why_unwritable(folder)
-        if refusal is not None:
-            yield Check("chats", FAIL, f"{folder} cannot be written: {reason(refusal)}.", advice(refusal))
-        else:
-            yield Check("chats", OK, f"none yet; they will be kept in {paths.chats_db}")
-        return
-    store = ChatStore(paths.chats_db, lock_wait_s=_LOCK_WAIT_S)
+    folder = _existing(paths.data_dir)
+    refusal = why_unwritable(folder)
+    if refusal is not None:
+        yield Check("chats", FAIL, f"{folder} cannot be written: {reason(refusal)}.", advice(refusal))
+    elif paths.chats_db.exists():
+        yield from _database(paths.chats_db)
+    else:
+        yield Check("chats", OK, f"none yet; they will be kept in {paths.chats_db}")
+
+
+def _database(path: Path) -> Iterator[Check]:
+    store = ChatStore(path, lock_wait_s=_LOCK_WAIT_S)
     try:
         store.open()
-        yield Check("chats", OK, f"{store.num_chats()} in {paths.chats_db}")
+        yield Check("chats", OK, f"{store.num_chats()} in {path}")
         if not store.can_index:
             hint = "Use a Python whose SQLite has FTS5."
             yield Check("search", WARN, "SQLite has no full-text search: every text is read, which is slow.", hint)

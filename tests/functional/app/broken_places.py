@@ -29,12 +29,12 @@ def _with_a_chat(home: Path) -> Path:
 
 @contextmanager
 def _small_disk(folder: Path) -> Iterator[Path]:
-    """A file system of its own of 400 KiB, with a home that has a chat."""
+    """A file system of its own of 2 MiB, with a home that has a chat."""
     if os.geteuid() != 0:
         pytest.skip("only root may mount a file system")
     disk = folder / "disk"
     disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(disk)], check=False)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)], check=False)
     if mounted.returncode != 0:
         pytest.skip("no file system can be mounted here")
     try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,6 +13,7 @@ from time import monotonic
 import pytest
 
 from engine.api import Cancel, Submit
+from engine.client import EngineClient
 from engine.errors import EngineDiedError
 from engine.events import LENGTH, Failed, Notice
 from tests.functional.engine.running_engine import GONE_S, RunningEngine, is_gone, seconds_to_close, wait_until
@@ -109,3 +112,18 @@ sys.stdin.read()
         parent.kill()
         parent.wait()
         wait_until(lambda: is_gone(child), GONE_S)
+
+
+@pytest.mark.parametrize("num_free", range(5))
+def test_too_few_descriptors_are_an_error_that_says_so(tmp_path: Path, num_free: int) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    client, lowest_free = EngineClient(tmp_path / "engine.log"), os.dup(0)
+    os.close(lowest_free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free + num_free, hard))
+    try:
+        with pytest.raises(EngineDiedError) as refused:
+            client.start()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        client.close()
+    assert "ulimit -n" in refused.value.hint
