@@ -44,8 +44,9 @@ class ChatSync:
         for exchange in changes.added:
             await transcript.add_exchange(exchange, before=self._next_shown(exchange, changes.added))
         for exchange in changes.changed:
-            await transcript.add_answer(exchange)
-            if (answer := transcript.answer_of(exchange)) is not None:
+            if transcript.entry_of(exchange, is_answer=True) is None:
+                await transcript.add_answer(exchange)
+            elif (answer := transcript.answer_of(exchange)) is not None:
                 await answer.finish()
         if changes:
             self._flow.place_versions()
