@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, ClassVar
 from rich.console import RenderableType
 from textual import events
 from textual.binding import BindingType
-from textual.driver import Driver
 from textual.screen import Screen
 
 from app.domains.domain import Domain, all_domains, domain_called
@@ -32,7 +31,6 @@ from app.ui.key_map import bindings_of
 from app.ui.opening import Opening
 from app.ui.screens.domain_menu import DomainMenu
 from app.ui.screens.typed_text import TypingApp
-from app.ui.terminal_input import TerminalDriver
 from engine.errors import MoeChatError
 from engine.events import Notice
 
@@ -80,10 +78,6 @@ class ChatApp(TypingApp, ConfiguredApp):
         self._watch = EngineWatch(self, bridge)
         self.typed_before = ""
         """What the user typed before there was a prompt."""
-
-    def get_driver_class(self) -> type[Driver]:
-        """A driver whose reader no byte of the terminal ends."""
-        return TerminalDriver
 
     def on_mount(self) -> None:
         loop = asyncio.get_running_loop()

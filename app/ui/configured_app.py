@@ -12,6 +12,7 @@ from pathlib import Path
 from rich.text import Text
 from textual.actions import parse
 from textual.app import App, SystemCommand
+from textual.driver import Driver
 from textual.filter import LineFilter
 from textual.screen import Screen
 
@@ -25,6 +26,7 @@ from app.settings.settings import Settings
 from app.ui import themes
 from app.ui.key_map import KeyMap
 from app.ui.safe_lines import SafeLines
+from app.ui.terminal_input import TerminalDriver
 from engine.config import EngineConfig
 from engine.errors import ConfigError
 
@@ -43,6 +45,10 @@ class ConfiguredApp(App[None]):
             self.register_theme(theme)
         self._follow_theme()
         self._follow_keys()
+
+    def get_driver_class(self) -> type[Driver]:
+        """A driver whose reader no byte of the terminal ends."""
+        return TerminalDriver
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """What every line of every widget goes through, the last of it what keeps the terminal from being commanded."""

@@ -59,3 +59,13 @@ class ChatSync:
         behind = exchanges[exchanges.index(exchange) + 1 :]
         waiting = added[added.index(exchange) :]
         return next((other for other in behind if other not in waiting), None)
+
+
+def words_about(changes: Changes) -> str:
+    """What another instance did, for a person."""
+    words = [
+        f"{what} {len(exchanges)} {'question' if len(exchanges) == 1 else 'questions'}"
+        for what, exchanges in (("wrote", changes.added), ("deleted", changes.removed))
+        if exchanges
+    ]
+    return f"Another moe-chat {' and '.join(words)} in this chat."
