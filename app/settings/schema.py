@@ -12,6 +12,7 @@ from app.settings.setting import Kind, Setting, Value
 from engine import config
 
 THEME_SYSTEM, THEME_DARK, THEME_LIGHT, THEME_CONTRAST = "system", "dark", "light", "contrast"
+START_MENU, START_LAST = "menu", "last"
 
 _CHAT, _SCREEN = "Chat", "Screen"
 _MODELS_OWN = "the model's own"
@@ -138,6 +139,8 @@ SETTINGS: tuple[Setting, ...] = (
               Kind.INTEGER, 1, 10**9, "until the model ends it", "max_new_tok"),
     _sampling("stop", "Stop", "The answer ends before any of these texts; on the command line it may be repeated.",
               Kind.TEXTS, None, None, "none"),
+    _app("chat.start", "Start", "What the program opens with: the menu of domains, or the chat that was used last.",
+         _CHAT, Kind.CHOICE, START_MENU, choices=(START_MENU, START_LAST)),
     _app("chat.domain", "Domain", "The domain that the menu proposes, and a question without a chat is asked in.",
          _CHAT, Kind.CHOICE, "general", choices=_domains, flags="-d --domain"),
     _app("chat.system_prompt", "System prompt", "Said to the model before every new chat, in place of the domain's.",

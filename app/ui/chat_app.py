@@ -12,17 +12,13 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.console import RenderableType
-from rich.text import Text
 from textual import events
 from textual.binding import BindingType
-from textual.driver import Driver
 from textual.screen import Screen
 
 from app.domains.domain import Domain, all_domains, domain_called
 from app.engine_link.bridge import EngineBridge
 from app.formatting.sanitise import visible
-from app.process.crash_log import log_crash
-from app.process.job_control import has_job_control
 from app.process.stop_signals import END_S, exit_code_of
 from app.settings.setting import Value
 from app.settings.settings import Settings
@@ -32,9 +28,9 @@ from app.storage.store import ChatStore
 from app.ui.configured_app import ConfiguredApp
 from app.ui.engine_watch import EngineWatch
 from app.ui.key_map import bindings_of
+from app.ui.opening import Opening
 from app.ui.screens.domain_menu import DomainMenu
 from app.ui.screens.typed_text import TypingApp
-from app.ui.terminal_input import TerminalDriver
 from engine.errors import MoeChatError
 from engine.events import Notice
 
@@ -65,6 +61,7 @@ class ChatApp(TypingApp, ConfiguredApp):
         settings: Settings,
         notices: tuple[str, ...] = (),
         *,
+        opening: Opening = Opening(),  # noqa: B008  it cannot be changed
         is_light_terminal: bool = False,
     ) -> None:
         """On a first run the engine is told what to load once the user has been asked."""
@@ -74,16 +71,13 @@ class ChatApp(TypingApp, ConfiguredApp):
         self.recorder = Recorder(store, self._tell)
         """What is not saved when the app has ended is still there."""
         self._notices = notices
+        self._opening = opening
         self._chat: ChatScreen | None = None
         self._is_welcoming = False
         """The next domain that is chosen is the one the menu will propose."""
         self._watch = EngineWatch(self, bridge)
         self.typed_before = ""
         """What the user typed before there was a prompt."""
-
-    def get_driver_class(self) -> type[Driver]:
-        """A driver whose reader no byte of the terminal ends."""
-        return TerminalDriver
 
     def on_mount(self) -> None:
         loop = asyncio.get_running_loop()
@@ -93,7 +87,7 @@ class ChatApp(TypingApp, ConfiguredApp):
         if self.settings.is_first_run:
             self.action_welcome()
         else:
-            self.push_screen(self._menu(), self._chosen)
+            self.call_later(self._open)
         self.set_timer(_FIRST_FRAME_S, self._import_the_rest)
         self.tell_settings_problems()
         for notice in self._notices:
@@ -101,6 +95,26 @@ class ChatApp(TypingApp, ConfiguredApp):
         self.set_interval(_BEAT_S, self._beat)
         if self.typed_before:
             self.call_after_refresh(self.post_message, events.Paste(self.typed_before))
+
+    async def _open(self) -> None:
+        """Begin in the last chat, with a question in a new one, or in the menu of domains."""
+        try:
+            chat_id = self._opening.last_chat_id(self._store)
+        except MoeChatError as error:
+            chat_id = None
+            self._tell(f"{error.message} {error.hint}")
+        if chat_id is not None:
+            await self._open_chat(ChatPlace(chat_id))
+        elif self._opening.question:
+            await self._chosen(domain_called(self.settings.text("chat.domain")))
+        else:
+            self.push_screen(self._menu(), self._chosen)
+
+    async def _ask_opening(self) -> None:
+        """Ask the question of the command line, once."""
+        question, self._opening = self._opening.question, Opening()
+        if question and self._chat is not None:
+            await self._chat.ask(question)
 
     def _import_the_rest(self) -> None:
         """What the first frame does not need (90 ms), while the user looks at it."""
@@ -140,6 +154,7 @@ class ChatApp(TypingApp, ConfiguredApp):
         """Keep what there is of the answer, and end the engine."""
         if self._chat is not None:
             self._chat.flow.save_partial()
+            self._chat.flow.conversation.leave()
         self._bridge.close()
         self.recorder.close()
 
@@ -168,6 +183,7 @@ class ChatApp(TypingApp, ConfiguredApp):
         else:
             await self._chat.begin_chat(self._as_set(domain))
         self._bridge.profiles.choose(domain.name)
+        await self._ask_opening()
 
     async def _show_chat(self, domain: Domain) -> ChatScreen:
         """The screen of the chat, made when it is first needed."""
@@ -243,6 +259,7 @@ class ChatApp(TypingApp, ConfiguredApp):
         chat = self._chat or await self._screen_for(place.chat_id)
         if chat is not None and await chat.open_chat(place.chat_id) and place.position is not None:
             await chat.show_found(place.position, place.found)
+        await self._ask_opening()
 
     async def _screen_for(self, chat_id: str) -> ChatScreen | None:
         """The screen of the chat, in the domain of one that was kept; None, and said, when it cannot be read."""
@@ -256,28 +273,6 @@ class ChatApp(TypingApp, ConfiguredApp):
             return None
         self._bridge.profiles.choose(kept.domain)
         return await self._show_chat(domain_called(kept.domain))
-
-    def action_suspend_process(self) -> None:
-        """To the shell, with the rest of the job, such as the `make` that started the app and would wait for it."""
-        if not has_job_control():
-            self.notify("There is no shell to suspend to.", severity="warning", timeout=4)
-        elif not self.is_headless:
-            with self.suspend():
-                os.kill(0, signal.SIGSTOP)
-
-    def action_help(self) -> None:
-        """Keys and words."""
-        from app.ui.screens.help import HelpScreen
-
-        if not isinstance(self.screen, HelpScreen):
-            self.push_screen(HelpScreen(self.key_map))
-
-    def action_show_configuration(self) -> None:
-        """What the engine runs with."""
-        from app.ui.screens.configuration import ConfigurationScreen
-
-        if not isinstance(self.screen, ConfigurationScreen):
-            self.push_screen(ConfigurationScreen(self._bridge))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """The menu of domains is opened from the chat; what runs is not loaded again by a key."""
@@ -302,9 +297,3 @@ class ChatApp(TypingApp, ConfiguredApp):
     def _tell(self, text: str) -> None:
         """Something about keeping chats that the user must know."""
         self.notify(text, severity="warning", timeout=12, markup=False)
-
-    def _fatal_error(self) -> None:
-        """An unexpected error: its traceback goes to the log, a sentence to the screen."""
-        message = log_crash(self._exception) if self._exception is not None else "moe-chat met an unexpected error."
-        self._exit_renderables.append(Text(message))
-        self._close_messages_no_wait()

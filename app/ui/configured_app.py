@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from rich.text import Text
 from textual.actions import parse
 from textual.app import App, SystemCommand
+from textual.driver import Driver
 from textual.filter import LineFilter
 from textual.screen import Screen
 
 from app.engine_link.bridge import EngineBridge
 from app.formatting.sanitise import visible
+from app.process.crash_log import log_crash
+from app.process.job_control import has_job_control
 from app.settings.actions import ACTIONS, Action
 from app.settings.setting import Kind, Setting, Value
 from app.settings.settings import Settings
 from app.ui import themes
 from app.ui.key_map import KeyMap
 from app.ui.safe_lines import SafeLines
+from app.ui.terminal_input import TerminalDriver
 from engine.config import EngineConfig
 from engine.errors import ConfigError
 
@@ -38,6 +45,10 @@ class ConfiguredApp(App[None]):
             self.register_theme(theme)
         self._follow_theme()
         self._follow_keys()
+
+    def get_driver_class(self) -> type[Driver]:
+        """A driver whose reader no byte of the terminal ends."""
+        return TerminalDriver
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """What every line of every widget goes through, the last of it what keeps the terminal from being commanded."""
@@ -60,6 +71,28 @@ class ConfiguredApp(App[None]):
         if not isinstance(self.screen, SettingsScreen):
             screen = SettingsScreen(self.settings, lambda: self.key_map, self._change, self._needs_loading)
             self.push_screen(screen)
+
+    def action_help(self) -> None:
+        """Keys and words."""
+        from app.ui.screens.help import HelpScreen
+
+        if not isinstance(self.screen, HelpScreen):
+            self.push_screen(HelpScreen(self.key_map))
+
+    def action_show_configuration(self) -> None:
+        """What the engine runs with."""
+        from app.ui.screens.configuration import ConfigurationScreen
+
+        if not isinstance(self.screen, ConfigurationScreen):
+            self.push_screen(ConfigurationScreen(self.bridge))
+
+    def action_suspend_process(self) -> None:
+        """To the shell, with the rest of the job, such as the `make` that started the app and would wait for it."""
+        if not has_job_control():
+            self.notify("There is no shell to suspend to.", severity="warning", timeout=4)
+        elif not self.is_headless:
+            with self.suspend():
+                os.kill(0, signal.SIGSTOP)
 
     def action_choose_model(self) -> None:
         """The models on this machine."""
@@ -187,3 +220,9 @@ class ConfiguredApp(App[None]):
     def _follow_keys(self) -> None:
         self.key_map = KeyMap(self.settings.key_map)
         self.set_keymap(self.key_map.changed)
+
+    def _fatal_error(self) -> None:
+        """An unexpected error: its traceback goes to the log, a sentence to the screen."""
+        message = log_crash(self._exception) if self._exception is not None else "moe-chat met an unexpected error."
+        self._exit_renderables.append(Text(message))
+        self._close_messages_no_wait()

@@ -7,8 +7,9 @@ import sys
 
 from app.engine_link.bridge import EngineBridge
 from app.engine_link.launch import make_link
+from app.formatting.sanitise import whole
 from app.process.instance import InstanceLock
-from app.settings.schema import THEME_SYSTEM
+from app.settings.schema import START_LAST, THEME_SYSTEM
 from app.settings.settings import Settings
 from app.storage.paths import AppPaths, make_private
 from app.storage.store import ChatStore
@@ -35,11 +36,14 @@ def chat(arguments: argparse.Namespace) -> int:
         asks = settings.text("screen.theme") == THEME_SYSTEM
         background = ask_background() if asks else Background(is_light=False)
         from app.ui.chat_app import ChatApp
+        from app.ui.opening import Opening
         from app.ui.terminal_input import typed_text
 
         notices = (second,) if second else ()
         store = ChatStore(paths.chats_db, checks_at_open=False)
-        app = ChatApp(bridge, store, settings, notices, is_light_terminal=background.is_light)
+        continues = arguments.goes_on or settings.text("chat.start") == START_LAST
+        opening = Opening(continues, whole(" ".join(getattr(arguments, "question", []))).strip())
+        app = ChatApp(bridge, store, settings, notices, opening=opening, is_light_terminal=background.is_light)
         app.typed_before = typed_text(background.read)
         app.run()
         if (unsaved := finish(app.recorder, _LOCK_WAIT_S)) is not None:

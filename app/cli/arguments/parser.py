@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from app.cli.arguments.chats import add_chats
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
     from app.cli.arguments.shared import Commands
+
+_CHAT = "chat"
 
 
 class _ShowVersion(argparse.Action):
@@ -30,8 +34,32 @@ class _ShowVersion(argparse.Action):
         parser.exit(0)
 
 
+class _Commands(argparse._SubParsersAction):  # type: ignore[type-arg]
+    """The commands. In place of one there may be a question for the chat: whatever has a space in it."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[object] | None,
+        option_string: str | None = None,
+    ) -> None:
+        given = [values] if isinstance(values, str) else list(values or [])
+        command = [] if not given or given[0] in self.choices else [_CHAT]
+        super().__call__(parser, namespace, [*command, *given], option_string)
+
+
 class _Parser(argparse.ArgumentParser):
     """A parser whose complaints, which quote what was typed, are made safe for the terminal."""
+
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        if not isinstance(action, _Commands) or value in action.choices:
+            super()._check_value(action, value)
+        elif not any(character.isspace() for character in str(value)):
+            near = difflib.get_close_matches(str(value), action.choices, 1, 0.6)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            question = f"To ask it as a question: moe-chat {_CHAT} {value}"
+            raise argparse.ArgumentError(action, f"there is no command {str(value)!r}.{hint} {question}")
 
     def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
         is_output = file is sys.stdout
@@ -52,13 +80,30 @@ def build_parser() -> argparse.ArgumentParser:
         "--plain", action="store_true", help="chat line by line, without a full screen: for screen readers and pipes"
     )
     add_chat_options(parser)
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    parser.add_argument("-c", "--continue", dest="goes_on", action="store_true", help="open the chat used last")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", action=_Commands)
+    _add_chat(commands)
     _add_ask(commands)
     add_chats(commands)
     add_tasks(commands)
     _add_doctor(commands)
     _add_places(commands)
     return parser
+
+
+def _add_chat(commands: Commands) -> None:
+    chat = commands.add_parser(
+        _CHAT,
+        help="open the chat, with a question if one is given",
+        description="Open the chat. A question is asked at once: in a new chat, or in the last one with -c.",
+        epilog=f'moe-chat "a question" does the same. {EXIT_CODES}',
+    )
+    chat.add_argument("question", nargs="*", metavar="QUESTION", help="what to ask")
+    chat.add_argument(
+        "-c", "--continue", dest="goes_on", action="store_true", default=argparse.SUPPRESS, help="in the chat used last"
+    )
+    chat.add_argument("--plain", action="store_true", default=argparse.SUPPRESS, help="line by line")
+    add_chat_options(chat)
 
 
 def _add_ask(commands: Commands) -> None:

@@ -9,6 +9,7 @@ import sys
 from dataclasses import replace
 
 from app.cli.answer import HeadlessAnswers
+from app.cli.commands.chats import LAST
 from app.cli.commands.plain_commands import PlainChat, run_command
 from app.cli.engine_run import EXIT_OK, EngineFailure, InputInterrupted, Interrupt, counted_as_running, running_engine
 from app.cli.output.screen import HeadlessScreen
@@ -42,17 +43,21 @@ def run(arguments: argparse.Namespace) -> int:
         answers = HeadlessAnswers(link, ready, screen, config.mode)
         chat = PlainChat(store, recorder, screen, settings, answers, domain)
         screen.note(f"{ready.model_name} is ready; the domain is {domain.title}. {_HOW_TO}")
-        _converse(chat, screen)
+        if arguments.goes_on and store.num_chats():
+            chat.open(LAST)
+        question = whole(" ".join(getattr(arguments, "question", []))).strip()
+        _converse(chat, screen, question)
     return EXIT_OK
 
 
-def _converse(chat: PlainChat, screen: HeadlessScreen) -> None:
-    """Read and answer until the end. What goes wrong is said; only the end of the engine ends the chat."""
+def _converse(chat: PlainChat, screen: HeadlessScreen, question: str) -> None:
+    """Answer `question`, if there is one, then read and answer until the end. What goes wrong is said; only the end of
+    the engine ends the chat."""
     if sys.stdin.isatty():
         with contextlib.suppress(ImportError):
             importlib.import_module("readline")  # gives `input` editing and history
     while not chat.is_over:
-        message = _next_message(screen)
+        message, question = question or _next_message(screen), ""
         if message is None:
             screen.note("" if sys.stdin.isatty() else "The input has ended.")
             return

@@ -20,7 +20,7 @@ from app.ui.key_map import bindings_of, key_for
 from app.ui.screens.chat_commands import ChatCommands
 from app.ui.screens.chat_find import ChatFind
 from app.ui.screens.chat_flow import ChatFlow
-from app.ui.screens.chat_sync import ChatSync
+from app.ui.screens.chat_sync import ChatSync, words_about
 from app.ui.screens.full_context import FullContext
 from app.ui.screens.panelled import PanelledScreen
 from app.ui.screens.stop_building import ask_to_stop_building
@@ -104,14 +104,8 @@ class ChatScreen(ChatCommands, ChatFind, PanelledScreen):
     async def _look_elsewhere(self) -> bool:
         """Show what another moe-chat wrote in this chat; True where that was something new to read."""
         changes = await self.sync.look()
-        if not changes.added and not changes.removed:
-            return False
-        words = " and ".join(
-            f"{what} {len(exchanges)} {'question' if len(exchanges) == 1 else 'questions'}"
-            for what, exchanges in (("wrote", changes.added), ("deleted", changes.removed))
-            if exchanges
-        )
-        self.notify(f"Another moe-chat {words} in this chat.", timeout=8)
+        if changes.added or changes.removed:
+            self.notify(words_about(changes), timeout=8)
         return bool(changes.added)
 
     async def ask(self, text: str) -> None:

@@ -75,7 +75,7 @@ class ChatFind(ChatActions):
     async def _matches_of(self, pattern: re.Pattern[str] | None) -> tuple[Found, ...]:
         """Every place in the chat where it matches."""
         matches: list[Found] = []
-        for number, entry in enumerate(self.transcript.entries if pattern is not None else ()):
+        for number, entry in enumerate(list(self.transcript.entries) if pattern is not None else ()):
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
             assert pattern is not None

@@ -44,8 +44,9 @@ class ChatSync:
         for exchange in changes.added:
             await transcript.add_exchange(exchange, before=self._next_shown(exchange, changes.added))
         for exchange in changes.changed:
-            await transcript.add_answer(exchange)
-            if (answer := transcript.answer_of(exchange)) is not None:
+            if transcript.entry_of(exchange, is_answer=True) is None:
+                await transcript.add_answer(exchange)
+            elif (answer := transcript.answer_of(exchange)) is not None:
                 await answer.finish()
         if changes:
             self._flow.place_versions()
@@ -58,3 +59,13 @@ class ChatSync:
         behind = exchanges[exchanges.index(exchange) + 1 :]
         waiting = added[added.index(exchange) :]
         return next((other for other in behind if other not in waiting), None)
+
+
+def words_about(changes: Changes) -> str:
+    """What another instance did, for a person."""
+    words = [
+        f"{what} {len(exchanges)} {'question' if len(exchanges) == 1 else 'questions'}"
+        for what, exchanges in (("wrote", changes.added), ("deleted", changes.removed))
+        if exchanges
+    ]
+    return f"Another moe-chat {' and '.join(words)} in this chat."

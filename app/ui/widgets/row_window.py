@@ -4,12 +4,15 @@ user has scrolled away."""
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
 from app.ui.widgets.entry import Entry
+from app.ui.widgets.one_at_a_time import OneAtATime
 from app.ui.widgets.turn import TurnWidget
 
 _PAGE = 8
@@ -27,6 +30,8 @@ class RowWindow(VerticalScroll, can_focus=False, can_focus_children=False):
         self.shows_thinking = False
         self._first = self._last = 0
         self._is_moving = False
+        self.steps = OneAtATime()
+        """Held by whatever changes the rows or which of them are mounted: places are only good until it is let go."""
         self._pattern: re.Pattern[str] | None = None
         """What is marked in rows that come."""
 
@@ -44,24 +49,29 @@ class RowWindow(VerticalScroll, can_focus=False, can_focus_children=False):
 
     async def to_end(self) -> None:
         """Show the end, and follow the answer again."""
-        if self._last < len(self.entries):
-            await self._mount_stretch(len(self.entries))
-        self.anchor()
+        async with self.steps:
+            if self._last < len(self.entries):
+                await self._mount_stretch(len(self.entries))
+            self.anchor()
 
     async def to_start(self) -> None:
         """Show the beginning."""
-        if self._first > 0:
-            await self._mount_stretch(min(self.max_mounted, len(self.entries)))
-            self._lay_out()
-        self.scroll_to(y=0, animate=False)
+        async with self.steps:
+            if self._first > 0:
+                await self._mount_stretch(min(self.max_mounted, len(self.entries)))
+                self._lay_out()
+            self.scroll_to(y=0, animate=False)
 
     async def reveal(self, entry: Entry) -> None:
         """Bring a row on screen."""
-        if entry.widget is None:
-            await self._mount_stretch(min(self.entries.index(entry) + _PAGE, len(self.entries)))
-            self._lay_out()
-        if (widget := entry.widget) is not None:
-            widget.scroll_visible(animate=False, top=widget.size.height > self.size.height)
+        async with self.steps:
+            if entry not in self.entries:
+                return  # it went while this waited
+            if entry.widget is None:
+                await self._mount_stretch(min(self.entries.index(entry) + _PAGE, len(self.entries)))
+                self._lay_out()
+            if (widget := entry.widget) is not None:
+                widget.scroll_visible(animate=False, top=widget.size.height > self.size.height)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
@@ -78,36 +88,41 @@ class RowWindow(VerticalScroll, can_focus=False, can_focus_children=False):
             await self._move_up()
 
     async def _insert(self, at: int, entry: Entry) -> None:
-        self.entries.insert(at, entry)
-        if at < self._first:
-            self._first, self._last = self._first + 1, self._last + 1
-        elif at <= self._last:
-            self._last += 1
-            await self._mount_entries(at, at + 1)
-            if self._is_following:
-                await self._unmount_before(self._last - self.max_mounted)
-        self._tell_hidden()
+        async with self.steps:
+            self.entries.insert(at, entry)
+            if at < self._first:
+                self._first, self._last = self._first + 1, self._last + 1
+            elif at <= self._last:
+                self._last += 1
+                await self._mount_entries(at, at + 1)
+                if self._is_following:
+                    await self._unmount_before(self._last - self.max_mounted)
+            self._tell_hidden()
 
     async def _remove(self, entry: Entry) -> None:
-        at = self.entries.index(entry)
-        del self.entries[at]
-        self._first -= at < self._first
-        self._last -= at < self._last
-        await self._unmount([entry])
+        async with self.steps:
+            at = self.entries.index(entry)
+            del self.entries[at]
+            self._first -= at < self._first
+            self._last -= at < self._last
+            await self._unmount([entry])
 
     async def _mount_stretch(self, last: int) -> None:
         """Mount the rows before `last` in place of what is mounted."""
-        with self.app.batch_update():
-            await self._unmount(self.entries)
-            await self.remove_children()
-            self._first, self._last = max(0, last - self.max_mounted), last
-            await self._mount_entries(self._first, self._last)
-            self._tell_hidden()
+        async with self.steps:
+            with self.app.batch_update():
+                await self._unmount(self.entries)
+                await self.remove_children()
+                self._first, self._last = max(0, last - self.max_mounted), last
+                await self._mount_entries(self._first, self._last)
+                self._tell_hidden()
 
     async def _move_up(self) -> None:
         """Earlier rows come, later ones go; what is on screen stays where it is."""
-        stays, first = self.entries[self._first], max(0, self._first - _PAGE)
-        with self.app.batch_update():
+        async with self.steps, self._moving():
+            if not self.entries[self._first : self._last]:
+                return  # the rows went while this waited
+            stays, first = self.entries[self._first], max(0, self._first - _PAGE)
             before = self._place_of(stays)
             self._first, until = first, self._first
             await self._mount_entries(first, until)
@@ -115,19 +130,28 @@ class RowWindow(VerticalScroll, can_focus=False, can_focus_children=False):
                 self._last -= 1
             await self._unmount(self.entries[self._last :])
             self._keep_in_place(stays, before)
-        self._is_moving = False
 
     async def _move_down(self) -> None:
         """Later rows come, earlier ones go; what is on screen stays where it is."""
-        self.release_anchor()  # the end of what is mounted was reached, not that of the chat
-        stays, last = self.entries[self._last - 1], min(len(self.entries), self._last + _PAGE)
-        with self.app.batch_update():
+        async with self.steps, self._moving():
+            if not self.entries[self._first : self._last]:
+                return
+            self.release_anchor()  # the end of what is mounted was reached, not that of the chat
+            stays, last = self.entries[self._last - 1], min(len(self.entries), self._last + _PAGE)
             before = self._place_of(stays)
             begun, self._last = self._last, last
             await self._mount_entries(begun, last)
             await self._unmount_before(self._last - self.max_mounted)
             self._keep_in_place(stays, before)
-        self._is_moving = False
+
+    @asynccontextmanager
+    async def _moving(self) -> AsyncIterator[None]:
+        """Nothing is drawn until the stretch has moved; then it may move again."""
+        try:
+            with self.app.batch_update():
+                yield
+        finally:
+            self._is_moving = False
 
     async def _unmount_before(self, first: int) -> None:
         if first > self._first:

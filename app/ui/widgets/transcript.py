@@ -16,54 +16,61 @@ class Transcript(RowWindow):
 
     async def show(self, exchanges: Iterable[Exchange]) -> None:
         """Begin anew with the turns of a chat, at its end."""
-        self.entries = [
-            entry
-            for exchange in exchanges
-            for entry in (Entry(exchange), Entry(exchange, is_answer=True))
-            if (entry.is_answer and exchange.answer is not None) or not entry.is_answer
-        ]
-        await self._mount_stretch(len(self.entries))
-        await self.show_left_out()
-        self.anchor()
+        async with self.steps:
+            self.entries = [
+                entry
+                for exchange in exchanges
+                for entry in (Entry(exchange), Entry(exchange, is_answer=True))
+                if (entry.is_answer and exchange.answer is not None) or not entry.is_answer
+            ]
+            await self._mount_stretch(len(self.entries))
+            await self.show_left_out()
+            self.anchor()
 
     async def add_question(self, exchange: Exchange) -> None:
         """Show what the user said, at the end."""
-        await self.to_end()
-        await self._insert(len(self.entries), Entry(exchange))
+        async with self.steps:
+            await self.to_end()
+            await self._insert(len(self.entries), Entry(exchange))
 
     async def add_exchange(self, exchange: Exchange, *, before: Exchange | None = None) -> None:
         """Show a question and its answer, at the end or before another question."""
-        entry = self.entry_of(before, is_answer=False) if before is not None else None
-        at = self.entries.index(entry) if entry is not None else len(self.entries)
-        await self._insert(at, Entry(exchange))
-        if exchange.answer is not None:
-            await self._insert(at + 1, Entry(exchange, is_answer=True))
+        async with self.steps:
+            entry = self.entry_of(before, is_answer=False) if before is not None else None
+            at = self.entries.index(entry) if entry is not None else len(self.entries)
+            await self._insert(at, Entry(exchange))
+            if exchange.answer is not None:
+                await self._insert(at + 1, Entry(exchange, is_answer=True))
 
     async def add_answer(self, exchange: Exchange) -> None:
         """Open an answer below its question, or open it again."""
-        if (known := self.entry_of(exchange, is_answer=True)) is not None:
-            if isinstance(known.widget, AnswerTurn):
-                await known.widget.reopen()
-            return
-        question = self.entry_of(exchange, is_answer=False)
-        at = self.entries.index(question) + 1 if question is not None else len(self.entries)
-        await self._insert(at, Entry(exchange, is_answer=True))
+        async with self.steps:
+            if (known := self.entry_of(exchange, is_answer=True)) is not None:
+                if isinstance(known.widget, AnswerTurn):
+                    await known.widget.reopen()
+                return
+            question = self.entry_of(exchange, is_answer=False)
+            at = self.entries.index(question) + 1 if question is not None else len(self.entries)
+            await self._insert(at, Entry(exchange, is_answer=True))
 
     async def add_notice(self, text: str, *, is_error: bool = False, before: Exchange | None = None) -> None:
         """Show a line of the app's own, at the end or before a question."""
-        entry = self.entry_of(before, is_answer=False) if before is not None else None
-        at = self.entries.index(entry) if entry is not None else len(self.entries)
-        await self._insert(at, Entry(notice=text, is_error=is_error))
+        async with self.steps:
+            entry = self.entry_of(before, is_answer=False) if before is not None else None
+            at = self.entries.index(entry) if entry is not None else len(self.entries)
+            await self._insert(at, Entry(notice=text, is_error=is_error))
 
     async def add_first_notice(self, text: str) -> None:
         """Show a line of the app's own above everything."""
-        await self._insert(0, Entry(notice=text))
+        async with self.steps:
+            await self._insert(0, Entry(notice=text))
 
     async def remove_exchange(self, exchange: Exchange, *, answer_only: bool = False) -> None:
         """Take a question and its answer out, or its answer alone."""
-        for entry in [entry for entry in self.entries if entry.exchange is exchange]:
-            if entry.is_answer or not answer_only:
-                await self._remove(entry)
+        async with self.steps:
+            for entry in [entry for entry in self.entries if entry.exchange is exchange]:
+                if entry.is_answer or not answer_only:
+                    await self._remove(entry)
 
     def entry_of(self, exchange: Exchange, *, is_answer: bool) -> Entry | None:
         """The row of a question or an answer."""
@@ -83,14 +90,15 @@ class Transcript(RowWindow):
 
     async def show_left_out(self) -> None:
         """Mark anew what the model no longer sees."""
-        for turn in self._turns:
-            turn.show_left_out()
-        left_out = [entry for entry in self.entries if entry.exchange is not None and entry.exchange.is_left_out]
-        for entry in [entry for entry in self.entries if entry.is_limit]:
-            await self._remove(entry)
-        if left_out:
-            at = self.entries.index(left_out[-1]) + 1
-            await self._insert(at, Entry(notice="▲ the model no longer sees what is above", is_limit=True))
+        async with self.steps:
+            for turn in self._turns:
+                turn.show_left_out()
+            left_out = [entry for entry in self.entries if entry.exchange is not None and entry.exchange.is_left_out]
+            for entry in [entry for entry in self.entries if entry.is_limit]:
+                await self._remove(entry)
+            if left_out:
+                at = self.entries.index(left_out[-1]) + 1
+                await self._insert(at, Entry(notice="▲ the model no longer sees what is above", is_limit=True))
 
     def refresh_turns(self) -> None:
         """Draw anew what is told with the turns."""

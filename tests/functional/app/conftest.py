@@ -15,6 +15,7 @@ from app.cli import engine_run
 from app.engine_link.bridge import EngineBridge
 from app.storage.store import ChatStore
 from app.ui.chat_app import ChatApp
+from app.ui.opening import Opening
 from app.ui.screens.chat import ChatScreen
 from app.ui.widgets.prompt import Prompt
 from tests.functional.app.fake_engine import FakeEngine, ObedientEngine
@@ -27,7 +28,9 @@ _PATIENCE_S = 10.0
 class Stage:
     """An app under test, its engines, and its store."""
 
-    def __init__(self, folder: Path, engine_type: type[FakeEngine], settings: str | None = "") -> None:
+    def __init__(
+        self, folder: Path, engine_type: type[FakeEngine], settings: str | None = "", opening: Opening | None = None
+    ) -> None:
         """`settings` is the text of the settings file; None: there is none, it is the first run."""
         self.engines: list[FakeEngine] = []
         self.db_path = folder / "chats.db"
@@ -35,7 +38,7 @@ class Stage:
         self.settings = settings_in(folder, settings)
         self.bridge = EngineBridge(self._make_engine, self.settings.engine_config())
         self.bridge.start(loads=not self.settings.is_first_run)
-        self.app = ChatApp(self.bridge, ChatStore(self.db_path), self.settings)
+        self.app = ChatApp(self.bridge, ChatStore(self.db_path), self.settings, opening=opening or Opening())
         self.pilot: Pilot[Any]
 
     @property
