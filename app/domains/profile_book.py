@@ -11,6 +11,9 @@ from app.domains import profile_words
 from engine.api import BuildProfile, Cancel, Command, DeleteProfile, SetDomain
 from engine.events import DomainSet, EngineReady, Event, Failed, Profiles, ProfileState, TaskEnded, TaskProgress
 
+_GAP_S = 2.0
+"""Progress is repeated more often; without it the engine answered a question, which is no part of the pace."""
+
 
 class News(NamedTuple):
     """Something about profiles that the user should hear of once."""
@@ -32,10 +35,14 @@ class ProfileTask:
     """By the pace so far."""
     is_cancelling: bool = False
     _begun_at: float = field(default_factory=time.monotonic)
+    _noted_at: float = field(default_factory=time.monotonic)
 
     def note(self, progress: TaskProgress) -> None:
         """The engine said how far it is."""
         now = time.monotonic()
+        if now - self._noted_at > _GAP_S:
+            self._begun_at += now - self._noted_at
+        self._noted_at = now
         if self.progress is None or progress.stage != self.progress.stage:
             self._begun_at, self.left_s = now, None
         elif progress.done != self.progress.done and progress.done > 0:

@@ -250,9 +250,9 @@ class ChatApp(TypingApp, ConfiguredApp):
 
         if not isinstance(self.screen, ChatsScreen):
             open_chat_id = self._chat.flow.conversation.chat_id if self._chat is not None else None
-            self.push_screen(ChatsScreen(self._store, self.recorder, open_chat_id), self._open_chat)
+            self.push_screen(ChatsScreen(self._store, self.recorder, open_chat_id), self.open_place)
 
-    async def _open_chat(self, place: ChatPlace | None) -> None:
+    async def open_place(self, place: ChatPlace | None) -> None:
         """A chat was chosen in the list."""
         if place is None:
             return

@@ -69,7 +69,7 @@ class ConfiguredApp(App[None]):
         from app.ui.screens.settings import SettingsScreen
 
         if not isinstance(self.screen, SettingsScreen):
-            screen = SettingsScreen(self.settings, lambda: self.key_map, self._change, self._needs_loading)
+            screen = SettingsScreen(self.settings, lambda: self.key_map, self.change_setting, self._needs_loading)
             self.push_screen(screen)
 
     def action_help(self) -> None:
@@ -195,7 +195,7 @@ class ConfiguredApp(App[None]):
         except ConfigError:
             return running
 
-    def _change(self, row: Setting, value: Value | None) -> None:
+    def change_setting(self, row: Setting, value: Value | None) -> None:
         """Save one change of the settings screen, and follow it. Raises ConfigError and OSError."""
         if row.kind is Kind.KEYS:
             keys = row.text(value) or None

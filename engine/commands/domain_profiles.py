@@ -17,6 +17,7 @@ from engine.profiles.store import ProfileStore
 from offload.errors import ProfileError
 from offload.nonuniform_budget import with_moved_slots
 from offload.replay.profile import DomainProfile
+from offload.replay.trace_writer import TraceWriter
 from offload.residency.warming import warm_layers
 
 
@@ -26,6 +27,8 @@ class DomainProfiles:
     def __init__(self, engine: OffloadedModel) -> None:
         self._engine = engine
         self._store = ProfileStore(engine.fingerprint)
+        self._begun: tuple[int, TraceWriter] | None = None
+        """The request of a build that was interrupted, and what it has recorded."""
 
     def states(self) -> tuple[ProfileState, ...]:
         """The state of every profile of this model; `problem` is set where one cannot be used."""
@@ -57,15 +60,29 @@ class DomainProfiles:
 
     def build(self, command: BuildProfile, on_progress: OnTaskProgress) -> TaskOutcome:
         """Records the routing of prompts, builds a profile from it and saves it. Needs memory outside the byte budget
-        for the recording. Raises ConfigError for prompts that cannot be read, WaitCancelled."""
+        for the recording. Raises ConfigError for prompts that cannot be read, WaitCancelled.
+
+        The same request goes on where it was interrupted, unless `drop_begun` was called.
+        """
         if command.prompts_path is None:
             prompts = shipped_prompts(command.domain)[: command.num_prompts]
         else:
             prompts = read_prompts(Path(command.prompts_path), command.num_prompts)
         self._store.path(command.domain)
+        request_id, writer = self._begun or (None, None)
+        if writer is None or request_id != command.request_id:
+            writer = TraceWriter(self._store.fingerprint, command.domain, self._engine.loaded.plan.geometry)
+        self._begun = (command.request_id, writer)
         profile = build_domain_profile(
-            self._engine, self._store.fingerprint, command.domain, prompts, command.num_new_tok, on_progress
+            self._engine,
+            self._store.fingerprint,
+            command.domain,
+            prompts,
+            command.num_new_tok,
+            on_progress,
+            begun=writer,
         )
+        self.drop_begun()
         path = self._store.save(profile)
         slots = self._engine.cache.slots_per_layer
         report: dict[str, object] = {
@@ -76,6 +93,10 @@ class DomainProfiles:
             "expected_hit_rate": self._expected(profile),
         }
         return TaskOutcome(True, report, (*describe_profile(profile, slots)[:2], f"kept in {path}"))
+
+    def drop_begun(self) -> None:
+        """Nobody goes on with a build that was interrupted: what it has recorded is forgotten."""
+        self._begun = None
 
     def show(self, domain: str | None, has_plan: bool = False) -> TaskOutcome:
         """One profile with its curves, or the list. Raises ConfigError when there is none, ProfileError."""

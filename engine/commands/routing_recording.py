@@ -27,20 +27,26 @@ def record_routing(
     prompts: Sequence[str],
     num_new_tok: int,
     on_progress: OnTaskProgress,
+    begun: TraceWriter | None = None,
 ) -> RoutingTrace:
     """Answers every prompt in EXACT mode, at most `num_new_tok` tokens each, and records prompt and answer.
 
-    A prompt too long for the context is cut. Empties the KV cache. Raises WaitCancelled, ExpertReadError.
+    `begun` is the writer of a call that raised, with the same arguments: its whole prompts are not recorded again. A
+    prompt too long for the context is cut. Empties the KV cache. Raises WaitCancelled, ExpertReadError.
     """
-    writer = TraceWriter(fingerprint, domain, engine.loaded.plan.geometry)
+    writer = begun or TraceWriter(fingerprint, domain, engine.loaded.plan.geometry)
     was_approx = engine.state.is_approx
     engine.set_mode(EXACT)
     engine.state.recorder = writer
     try:
-        for number, prompt in enumerate(prompts):
+        for number in range(writer.num_prompts, len(prompts)):
             on_progress("recording", number, len(prompts))
             writer.begin_prompt()
-            _answer(engine, prompt, num_new_tok, _SEED + number)
+            try:
+                _answer(engine, prompts[number], num_new_tok, _SEED + number)
+            except BaseException:
+                writer.drop_prompt()
+                raise
         on_progress("recording", len(prompts), len(prompts))
     finally:
         engine.state.recorder = None
@@ -72,9 +78,10 @@ def build_domain_profile(
     num_new_tok: int,
     on_progress: OnTaskProgress,
     clock: Callable[[], float] = time.time,
+    begun: TraceWriter | None = None,
 ) -> DomainProfile:
     """Records the prompts and builds the profile. Raises as `record_routing` does, and ProfileError without prompts."""
-    trace = record_routing(engine, fingerprint, domain, prompts, num_new_tok, on_progress)
+    trace = record_routing(engine, fingerprint, domain, prompts, num_new_tok, on_progress, begun)
     on_progress("replaying", 0, 1)
     return build_profile(trace, created_s=clock(), weights=engine.tuned.weights)
 

@@ -9,7 +9,7 @@ import traceback
 from collections import deque
 from multiprocessing.connection import Connection
 
-from engine.api import Cancel, Close, Command, Load, SetDomain, SetMode
+from engine.api import BuildProfile, Cancel, Close, Command, Load, SetDomain, SetMode, Submit
 from engine.events import Event, LoadProgress, PrefillProgress, Snapshot, TaskProgress
 from engine.process.failures import failure_of
 
@@ -103,6 +103,10 @@ class Inbox:
         self._is_next_cancelled = False
         self._current: int | None = None
         self._is_busy = self._is_current_cancelled = False
+        self._num_questions = 0
+        """Submits received and not yet taken up."""
+        self._gives_way = False
+        """The running command is interrupted for them."""
         self.is_importing = True
         """Nothing is there yet that would have to be closed."""
         self._is_done = threading.Event()
@@ -116,6 +120,8 @@ class Inbox:
             self._is_current_cancelled = self._current in self._cancelled
             if self._current is not None:
                 self._waiting.discard(self._current)
+            self._num_questions -= isinstance(command, Submit)
+            self._gives_way = isinstance(command, BuildProfile)
             if isinstance(command, Load):
                 self._load_number = self._load_numbers.popleft()
             if _can_be_cancelled(command):
@@ -123,18 +129,32 @@ class Inbox:
                 self._is_current_cancelled |= self._is_next_cancelled
                 self._is_next_cancelled = False
 
+    def pause(self, command: Command) -> bool:
+        """Ends a command that was interrupted for a question, to be begun again, or cancelled meanwhile. False, and
+        nothing changes: it was cancelled."""
+        with self._lock:
+            if not self._gives_way or self._is_current_cancelled or self.is_closing:
+                return False
+            request_id = getattr(command, "request_id", None)
+            if request_id is not None:
+                self._waiting.add(request_id)
+            self._num_waiting += _can_be_cancelled(command)
+            self._is_busy, self._gives_way, self._current = False, False, None
+            return True
+
     def end(self) -> None:
+        """The command that was begun last is through."""
         with self._lock:
             self._cancelled.discard(self._current)
-            self._is_busy, self._current = False, None
+            self._is_busy, self._gives_way, self._current = False, False, None
 
     def close(self) -> None:
         """The worker is through: what was to be closed is closed."""
         self._is_done.set()
 
     def is_cancelled(self) -> bool:
-        """Whether the running command should stop."""
-        return self._is_current_cancelled or self.is_closing
+        """Whether the running command should stop, for good or for a question."""
+        return self._is_current_cancelled or self.is_closing or (self._gives_way and self._num_questions > 0)
 
     def mode_after(self, mode: str) -> str:
         """The mode that holds now, where the load taken up last asked for `mode`: what was set after that load was
@@ -176,6 +196,7 @@ class Inbox:
                 elif isinstance(command, Load):
                     self._load_numbers.append(self._num_received)
                 self._num_waiting += _can_be_cancelled(command)
+                self._num_questions += isinstance(command, Submit)
                 if (request_id := getattr(command, "request_id", None)) is not None:
                     self._waiting.add(request_id)
             self.commands.put(command)

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import gc
 import os
+import queue
 import sys
 import traceback
 from dataclasses import replace
@@ -68,18 +69,28 @@ class Worker:
         self._session: Session | None = None
         self._watch: WeightsWatch | None = None
         """Of the session's files."""
+        self._paused: BuildProfile | None = None
+        """Interrupted for questions; goes on once there are none."""
 
     def run(self) -> None:
         """Until Close."""
         self._import()
         self._inbox.is_importing = False
         while True:
-            command = self._inbox.commands.get()
+            command = self._next()
             if isinstance(command, Close):
                 break
             self._handle(command)
         self._unload()
         self._inbox.close()
+
+    def _next(self) -> Command:
+        """The next command, waited for; where none is there what was interrupted."""
+        with contextlib.suppress(queue.Empty):
+            return self._inbox.commands.get(block=self._paused is None)
+        paused, self._paused = self._paused, None
+        assert paused is not None, "only then the queue may be found empty"
+        return paused
 
     def _import(self) -> None:
         """Seconds of imports, done while the user reads the menu. The model library only while there is nothing else to
@@ -104,11 +115,16 @@ class Worker:
         try:
             self._dispatch(command)
         except WaitCancelled:
+            if isinstance(command, BuildProfile) and self._inbox.pause(command):
+                self._paused = command
+                return
             self._outbox.put(Failed(request_id, "Stopped", "It was stopped.", "", is_fatal=False))
         except Exception as error:  # noqa: BLE001 - told as an event, the engine goes on
             traceback.print_exc()
             self._outbox.put(failure_of(request_id, error, is_fatal=False))
         finally:
+            if isinstance(command, BuildProfile) and self._session is not None and self._paused is None:
+                self._session.profiles.drop_begun()
             self._inbox.end()
 
     def _dispatch(self, command: Command) -> None:

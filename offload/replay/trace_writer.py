@@ -48,6 +48,15 @@ class TraceWriter:
         """The steps from here on belong to a new prompt."""
         self._prompt_starts.append(self._num_steps)
 
+    @property
+    def num_prompts(self) -> int:
+        """Prompts begun."""
+        return len(self._prompt_starts)
+
+    def drop_prompt(self) -> None:
+        """Forget the prompt that was begun last, with its steps."""
+        self._num_steps = self._prompt_starts.pop()
+
     def begin(self, num_tok: int = 1, *, is_prefill: bool = False) -> None:
         """A forward of so many tokens starts."""
         self._begin, self._end = self._num_steps, self._num_steps + num_tok

@@ -195,8 +195,9 @@ class ChatFlow:
         self.recorder.flush()
 
     async def send_waiting(self) -> None:
-        """Ask the engine the next question. While a profile is being made questions wait, and can be taken back."""
-        is_free = self.bridge.is_ready and self.bridge.profiles.task is None and self.live is None
+        """Ask the engine the next question. Building a profile gives way to it; deleting one is over at once."""
+        task = self.bridge.profiles.task
+        is_free = self.bridge.is_ready and (task is None or task.is_build) and self.live is None
         if not is_free or not self.conversation.waiting:
             return
         exchange, request_id = self.conversation.waiting[0], self.bridge.next_request_id()

@@ -13,7 +13,10 @@ from textual.widgets import Static
 from app.formatting.sanitise import visible
 
 _ALONE_S = 0.03
-"""A yes is one key alone. What follows it sooner is text that arrives in a burst, such as a paste."""
+"""An answer is one key alone. What follows it sooner is text that arrives in a burst, such as a paste."""
+
+_YES = ("y", "Y")
+_ANSWERS = (*_YES, "n", "N")
 
 
 class TakesAllKeys:
@@ -45,11 +48,11 @@ class Confirm(TakesAllKeys, ModalScreen[bool]):
     def hear(self, typed: str) -> str:
         """Take a key. Returns text that was no answer after all and is to be typed elsewhere; the dialog is gone then.
 
-        Any key but y closes the dialog, as does whatever follows y at once.
+        Any key but y closes the dialog, as does whatever follows y at once. An n alone is an answer, no text.
         """
-        if typed in ("y", "Y") and not self._heard:
+        if typed in _ANSWERS and not self._heard:
             self._heard = typed
-            self.set_timer(_ALONE_S, self._confirm)
+            self.set_timer(_ALONE_S, self._answer)
             return ""
         return self.refuse(typed)
 
@@ -59,6 +62,6 @@ class Confirm(TakesAllKeys, ModalScreen[bool]):
             self.dismiss(False)
         return self._heard + text
 
-    def _confirm(self) -> None:
+    def _answer(self) -> None:
         if self.is_current:
-            self.dismiss(True)
+            self.dismiss(self._heard in _YES)

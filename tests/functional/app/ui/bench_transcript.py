@@ -60,7 +60,7 @@ def run_app(folder: Path, chat_id: str) -> None:
     bridge = EngineBridge(ObedientEngine, settings.engine_config())
     bridge.start()
     app = ChatApp(bridge, ChatStore(folder / "chats.db"), settings)
-    app.call_later(lambda: app.set_timer(0.5, lambda: app.call_later(app._open_chat, ChatPlace(chat_id))))
+    app.call_later(lambda: app.set_timer(0.5, lambda: app.call_later(app.open_place, ChatPlace(chat_id))))
     app.run()
 
 

@@ -46,7 +46,7 @@ async def test_a_domain_can_be_chosen_by_number_and_by_mouse(stage: Stage) -> No
     await stage.see("moe-chat · Competition")
     await stage.pilot.press("f3")
     await stage.until(lambda: isinstance(stage.app.screen, DomainMenu))
-    await stage.see("arrows and enter")
+    await stage.see("What is this chat about")
     await stage.pilot.click("#domains", offset=(10, 5))
     await stage.see("moe-chat · Writing")
 

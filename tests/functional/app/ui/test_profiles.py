@@ -8,9 +8,8 @@ from app.domains.domain import num_prompts
 from app.ui.screens.chat import ChatScreen
 from app.ui.screens.configuration import ConfigurationScreen
 from app.ui.screens.domain_menu import DomainMenu
-from app.ui.widgets.prompt import Prompt
 from engine.api import Cancel, DeleteProfile, SetDomain
-from engine.events import DomainSet, Failed, ProfileState, TaskEnded, TaskProgress
+from engine.events import CANCELLED, DomainSet, Failed, ProfileState, TaskEnded, TaskProgress
 from tests.functional.app.conftest import Stage
 from tests.functional.app.fake_engine import FakeEngine
 
@@ -170,29 +169,32 @@ async def test_building_is_cancelled_once_confirmed(stage: Stage, key: str) -> N
     assert isinstance(stage.app.screen, DomainMenu)
 
 
-async def test_a_question_waits_while_a_profile_is_built(stage: Stage) -> None:
+async def test_a_question_is_asked_at_once_while_a_profile_is_built(stage: Stage) -> None:
     request = await begin_building(stage)
     await stage.pilot.press("alt+2")
     await stage.until(lambda: isinstance(stage.app.screen, ChatScreen) and stage.app.screen.query("#prompt"))
     stage.engine.tell(TaskProgress(request, "recording", 3, 40))
     await stage.see("3 of 40 prompts")
     await stage.see("esc cancels")
-    await stage.ask("two")
-    await stage.see("1 waiting")
-    assert stage.engine.submitted() == []
+    asked = await stage.ask_ready("two")
+    stage.engine.end_answer(stage.engine.begin_answer("An answer.", 2), "An answer.", 2)
+    assert asked != request
+    await stage.see("2 tok")
+    stage.engine.tell(TaskProgress(request, "recording", 4, 40))
+    await stage.see("4 of 40 prompts")
     await end_building(stage, request)
-    await stage.until(lambda: stage.engine.submitted(), "the question was not asked afterwards")
     await stage.see("cache warmed for Maths")
     assert set_domains(stage) == ["maths", "maths"], "the new profile does not warm the chat's own domain"
 
 
-async def test_esc_in_the_chat_takes_back_a_question_then_asks_about_building(stage: Stage) -> None:
+async def test_esc_in_the_chat_stops_the_answer_then_asks_about_building(stage: Stage) -> None:
     request = await begin_building(stage)
     await stage.open_chat()
-    await stage.ask("two")
-    await stage.see("1 waiting")
+    asked = await stage.ask_ready("two")
     await stage.pilot.press("escape")
-    await stage.until(lambda: stage.chat.query_one(Prompt).text == "two")
+    await stage.until(lambda: Cancel(asked) in stage.engine.sent)
+    stage.engine.end_answer(asked, "", 0, CANCELLED)
+    await stage.until(lambda: stage.chat.flow.live is None)
     await stage.pilot.press("escape")
     await stage.see("Stop building the profile of Maths?")
     assert Cancel(request) not in stage.engine.sent

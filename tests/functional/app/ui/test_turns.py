@@ -294,5 +294,5 @@ async def test_what_is_told_names_the_users_own_keys(stage: Stage) -> None:
     stage.engine.end_answer(stage.engine.submitted()[1].request_id, "Exactly.", 1)
     await stage.see("left and alt+n show the others")
     row = next(row for row in setting_words.ALL_ROWS if row.key == "keys.turn.later")
-    stage.app._change(row, None)
+    stage.app.change_setting(row, None)
     await stage.see("left and right show the others")

@@ -153,6 +153,18 @@ async def test_a_paste_confirms_nothing(stage: Stage) -> None:
     assert len(kept(stage)[0]) == 2
 
 
+@pytest.mark.parametrize(("typed", "text"), [("n", ""), ("no", "no"), ("m", "m")])
+async def test_an_n_alone_is_an_answer_and_no_text(stage: Stage, typed: str, text: str) -> None:
+    await stage.open_chat()
+    await talk(stage, ("one", "First answer."))
+    await stage.pilot.press("alt+up", "ctrl+d")
+    await stage.until(lambda: on_top(stage, Confirm))
+    burst(stage, typed)
+    await stage.until(lambda: isinstance(stage.app.screen, ChatScreen))
+    await stage.until(lambda: stage.chat.query_one(Prompt).text == text)
+    assert len(kept(stage)[0]) == 2
+
+
 @pytest.mark.parametrize("key", ["f2", "f5", "ctrl+n", "ctrl+r", "ctrl+q", "f3", "escape", "enter"])
 async def test_nothing_else_runs_while_something_is_to_be_confirmed(stage: Stage, key: str) -> None:
     await stage.open_chat()

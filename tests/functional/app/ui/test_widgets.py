@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 from pygments.lexer import Lexer  # type: ignore[import-untyped]
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 from textual.app import App, ComposeResult
 from textual.geometry import Region
-from textual.strip import Strip
 
 from app.chat.exchange import Exchange
 from app.storage.records import ASSISTANT, COMPLETE, PARTIAL, USER, TurnRecord
@@ -79,7 +79,7 @@ async def test_the_map_puts_two_layers_in_a_row_when_short() -> None:
         heat.show(snapshot(3))
         await pilot.pause()
         assert _lines(heat)[14] == "28 " + "▀" * 32
-        upper, lower = heat.render_line(0)._segments[1].style, heat.render_line(0)._segments[2].style
+        _, upper, lower = [segment.style for segment in heat.render_line(0)][:3]
         assert upper is not None
         assert lower is not None
         assert upper.color is not None
@@ -224,13 +224,13 @@ def test_a_long_block_is_laid_out_anew_the_more_seldom_the_longer_it_is(monkeypa
 
 async def test_only_what_grew_of_an_answer_is_laid_out_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     laid_out: list[str] = []
-    lay_out = LiveAnswer._strips_of
+    render = FinishedMarkdown.__rich_console__
 
-    def strips_of(self: LiveAnswer, renderable: FinishedMarkdown, width: int) -> list[Strip]:
-        laid_out.append(plain_text(renderable.parsed))
-        return lay_out(self, renderable, width)
+    def rendered(self: FinishedMarkdown, console: Console, options: ConsoleOptions) -> RenderResult:
+        laid_out.append(plain_text(self.parsed))
+        return render(self, console, options)
 
-    monkeypatch.setattr(LiveAnswer, "_strips_of", strips_of)
+    monkeypatch.setattr(FinishedMarkdown, "__rich_console__", rendered)
     live = LiveAnswer("first\n\nsecond\n\nthird")
     async with Bench(live).run_test(size=(40, 10)) as pilot:
         await _until(lambda: live.size.height == 5, pilot.pause)

@@ -49,7 +49,7 @@ async def test_a_chat_that_was_imported_commands_no_terminal(tmp_path: Path) -> 
     async with stage.app.run_test(size=(100, 30)) as stage.pilot:
         await stage.open_chat()
         stage.app.notify(HOSTILE, markup=False)
-        await stage.app._open_chat(ChatPlace("c0ffee"))
+        await stage.app.open_place(ChatPlace("c0ffee"))
         await stage.until(lambda: "]52;c;" in _drawn(stage.app))
         await stage.pilot.press("ctrl+r")
         await stage.until(lambda: "Search" in _drawn(stage.app) or "]52;c;" in _drawn(stage.app))
