@@ -274,7 +274,7 @@ class ChatApp(TypingApp, ConfiguredApp):
 
     def action_show_configuration(self) -> None:
         """What the engine runs with."""
-        from app.ui.screens.configuration import ConfigurationScreen
+        from app.ui.screens.sheets import ConfigurationScreen
 
         if not isinstance(self.screen, ConfigurationScreen):
             self.push_screen(ConfigurationScreen(self._bridge))

@@ -13,6 +13,7 @@ from app.cli.commands.plain_commands import PlainChat, run_command
 from app.cli.engine_run import EXIT_OK, EngineFailure, InputInterrupted, Interrupt, counted_as_running, running_engine
 from app.cli.output.screen import HeadlessScreen
 from app.cli.saving import saving
+from app.commands import typed
 from app.domains.domain import domain_named
 from app.formatting.sanitise import whole
 from app.process.crash_log import describe
@@ -57,10 +58,13 @@ def _converse(chat: PlainChat, screen: HeadlessScreen) -> None:
             screen.note("" if sys.stdin.isatty() else "The input has ended.")
             return
         try:
-            if message.startswith("/"):
-                run_command(chat, message)
-            elif message.strip():
-                chat.ask(message.strip())
+            command, argument, text, problem = typed.read(message, on_screen=False)
+            if problem:
+                screen.note(problem)
+            elif command is not None:
+                run_command(chat, command, argument)
+            elif text.strip():
+                chat.ask(text.strip())
         except MoeChatError as error:
             if isinstance(error, EngineFailure) and error.failure.is_fatal:
                 raise
