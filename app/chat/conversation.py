@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from app.chat import context
-from app.chat.context_size import CHARACTERS, ContextSize, context_characters, context_size
+from app.chat.context import CHARACTERS, ContextSize, context_characters, context_size
 from app.chat.exchange import Exchange, pair
 from app.formatting.sanitise import whole
 from app.storage import answer_record

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Protocol
 
 from app.domains.profile_book import ProfileBook
-from app.formatting.pace import Pace
+from app.formatting.progress_line import Pace
 from engine.api import Cancel, Command, Load, SetMode
 from engine.config import APPROX, EXACT, EngineConfig
 from engine.errors import EngineDiedError

@@ -1,8 +1,8 @@
 """What a setting is: how it is written in the file and on the command line, what it may be, what it is for the engine.
 
 A value is what TOML holds: text, a number, or a list of texts; None means that nothing is set. Own code rather than
-pydantic-settings, whose import alone takes longer than `--help` may, or msgspec: both check a whole object and refuse
-it, where here each value is checked by itself, told with its line, and costs only itself.
+pydantic-settings (195 ms to import, where `--help` has 150) or msgspec (40 ms): both refuse a whole object, where here
+each value is checked by itself, told with its line, and costs only itself.
 """
 
 from __future__ import annotations

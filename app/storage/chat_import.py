@@ -3,6 +3,9 @@
 What differs from the chat of the same id in the store becomes a copy under an id made from its content, so that the
 same file imported again finds it. Branches of a copy belong to the copy: they are copied too. Links that the store has
 lost are put back.
+
+What is read is checked here rather than by msgspec or pydantic: the place in the file and what is expected there are
+told in a person's words, and no dependency is needed for it.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ keys are those of ChatRecord and TurnRecord, the turns in order.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
@@ -112,6 +112,20 @@ def write_file(path: Path, text: str) -> Path:
     except OSError as error:
         raise ExportError(f"{path} cannot be written: {reason(error)}.", "Name a file in a writable folder.") from error
     return path
+
+
+def write_as_asked(
+    chat: KeptChat, versions: Callable[[], Iterable[tuple[ChatRecord, list[TurnRecord]]]], asked: str
+) -> Path:
+    """Write a chat as `/export` is told to: `markdown` or `json`, and a file; either can be left out. JSON has every
+    version. Returns where it is. Raises ExportError and StoreError."""
+    kind, _, name = asked.partition(" ")
+    if kind not in ("markdown", "json"):
+        kind, name = ("json" if asked.endswith(".json") else "markdown"), asked
+    is_json = kind == "json"
+    path = Path(name.strip() or file_name(chat, ".json" if is_json else ".md"))
+    others = (KeptChat(*other) for other in versions() if other[0].chat_id != chat.chat_id) if is_json else ()
+    return write_file(path, as_json([chat, *others]) if is_json else as_markdown(chat))
 
 
 def file_name(kept: KeptChat, suffix: str) -> str:

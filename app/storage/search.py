@@ -2,7 +2,9 @@
 
 Whatever is typed is a valid search. Words are looked for together; "quoted words" as they stand; the last word may be
 unfinished. What no index can find (signs such as `=>`, scripts without spaces between words) is looked for in every
-text, and so is everything where SQLite has no index.
+text, and so is everything where SQLite has no index. Not FTS5's trigram tokenizer, which finds neither two characters,
+as most Chinese words are, nor whole words alone, and whose index is 5 times as large and 13 times as slow to write; to
+read 3 MB of texts takes 15 ms.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class ChatApp(TypingApp, ConfiguredApp):
             chat_id = None
             self._tell(f"{error.message} {error.hint}")
         if chat_id is not None:
-            await self._open_chat(ChatPlace(chat_id))
+            await self.open_place(ChatPlace(chat_id))
         elif self._opening.question:
             await self._chosen(domain_called(self.settings.text("chat.domain")))
         else:

@@ -16,11 +16,11 @@ from textual.driver import Driver
 from textual.filter import LineFilter
 from textual.screen import Screen
 
+from app.commands.table import COMMANDS, Command
 from app.engine_link.bridge import EngineBridge
 from app.formatting.sanitise import visible
 from app.process.crash_log import log_crash
 from app.process.job_control import has_job_control
-from app.settings.actions import ACTIONS, Action
 from app.settings.setting import Kind, Setting, Value
 from app.settings.settings import Settings
 from app.ui import themes
@@ -81,7 +81,7 @@ class ConfiguredApp(App[None]):
 
     def action_show_configuration(self) -> None:
         """What the engine runs with."""
-        from app.ui.screens.configuration import ConfigurationScreen
+        from app.ui.screens.sheets import ConfigurationScreen
 
         if not isinstance(self.screen, ConfigurationScreen):
             self.push_screen(ConfigurationScreen(self.bridge))
@@ -134,14 +134,14 @@ class ConfiguredApp(App[None]):
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """The palette: every action that can be taken now, the screen's own first."""
-        for action in sorted(ACTIONS, key=lambda action: action.scope == "app"):
+        for action in sorted(COMMANDS, key=lambda action: action.scope == "app"):
             owner = self if action.scope == "app" else screen
             if action.call and action.in_palette and self._can_run(action, owner):
                 keys = self.key_map.keys_text(action)
                 about = f"{action.meaning} ({keys})" if keys else action.meaning
                 yield SystemCommand(action.title, about, partial(self.run_action, action.call, owner))
 
-    def _can_run(self, action: Action, owner: App[None] | Screen[object]) -> bool:
+    def _can_run(self, action: Command, owner: App[None] | Screen[object]) -> bool:
         """Whether `owner` has the action, and would take it now."""
         name, parameters = parse(action.call)[1:]
         is_there = owner is self or action.scope in getattr(owner, "ACTION_SCOPE", "").split()

@@ -1,4 +1,4 @@
-"""Keys of actions: the defaults of `app.settings.actions`, overlaid by the user's key map."""
+"""Keys of actions: the defaults of `app.commands.table`, overlaid by the user's key map."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from textual.binding import Binding
 from textual.dom import DOMNode
 from textual.keys import Keys
 
-from app.settings.actions import ACTIONS, Action, action_named, actions_of
+from app.commands.table import COMMANDS, Command, command_with_id, commands_of
 
 _MODIFIERS = ("ctrl", "shift", "alt", "super", "meta", "hyper")
 _NAMED_CHARACTERS = frozenset(("minus", "plus", "comma", "slash", "full_stop", "space"))
@@ -28,7 +28,7 @@ def bindings_of(scope: str) -> list[Binding]:
             priority=action.is_priority,
             id=action.id,
         )
-        for action in actions_of(scope)
+        for action in commands_of(scope)
         if action.call and action.keys
     ]
 
@@ -48,17 +48,17 @@ class KeyMap:
                 self.changed[action_id] = ",".join(_split(keys))
         self._drop_clashes()
 
-    def keys_of(self, action: Action) -> tuple[str, ...]:
+    def keys_of(self, action: Command) -> tuple[str, ...]:
         """The keys of an action; none: it is reached by the palette."""
         return tuple(_split(self.changed.get(action.id, action.keys)))
 
-    def keys_text(self, action: Action) -> str:
+    def keys_text(self, action: Command) -> str:
         """Its keys for a person: `shift+enter, ctrl+j`."""
         return ", ".join(key_text(key) for key in self.keys_of(action))
 
     def key(self, action_id: str) -> str:
         """The key of an action, for a sentence; one that has none is reached by the palette."""
-        action = action_named(action_id)
+        action = command_with_id(action_id)
         keys = self.keys_of(action) if action is not None else ()
         return key_text(keys[0]) if keys else "the palette"
 
@@ -76,8 +76,8 @@ class KeyMap:
             )
             del self.changed[loser.id]
 
-    def _clashes(self) -> Iterator[tuple[str, tuple[Action, Action]]]:
-        for first, second in combinations(ACTIONS, 2):
+    def _clashes(self) -> Iterator[tuple[str, tuple[Command, Command]]]:
+        for first, second in combinations(COMMANDS, 2):
             if (first.id in self.changed or second.id in self.changed) and _meet(first.scope, second.scope):
                 for key in set(self.keys_of(first)) & set(self.keys_of(second)):
                     yield key, (first, second)
@@ -108,9 +108,9 @@ def is_text(key: str) -> bool:
 
 def _problem_of(action_id: str, keys: object) -> str:
     """Why one line of the user's key map cannot be followed; empty: it can, as far as other lines do not matter."""
-    action = action_named(action_id)
+    action = command_with_id(action_id)
     if action is None:
-        near = difflib.get_close_matches(action_id, [action.id for action in ACTIONS if action.call], 1, 0.4)
+        near = difflib.get_close_matches(action_id, [action.id for action in COMMANDS if action.call], 1, 0.4)
         return f"The key map names {action_id!r}, which is no action{f'; did you mean {near[0]}?' if near else '.'}"
     if not action.call:
         return f"The key of {action_id} cannot be changed."

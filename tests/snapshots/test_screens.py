@@ -109,7 +109,7 @@ async def test_chat(stage: Stage, request: pytest.FixtureRequest) -> None:
 @BOTH_SIZES
 async def test_settings(stage: Stage, request: pytest.FixtureRequest) -> None:
     await stage.see("Build profile")
-    await stage.pilot.press("f2", "down", "down")
+    await stage.pilot.press("f2", "down", "down", "down")
     await stage.see("The share of the routed experts")
     await _check(stage, request)
 

@@ -14,6 +14,7 @@ from app.cli.commands.plain_commands import PlainChat, run_command
 from app.cli.engine_run import EXIT_OK, EngineFailure, InputInterrupted, Interrupt, counted_as_running, running_engine
 from app.cli.output.screen import HeadlessScreen
 from app.cli.saving import saving
+from app.commands import typed
 from app.domains.domain import domain_named
 from app.formatting.sanitise import whole
 from app.process.crash_log import describe
@@ -44,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
         chat = PlainChat(store, recorder, screen, settings, answers, domain)
         screen.note(f"{ready.model_name} is ready; the domain is {domain.title}. {_HOW_TO}")
         if arguments.goes_on and store.num_chats():
-            chat.open(LAST)
+            chat.command_open(LAST)
         question = whole(" ".join(getattr(arguments, "question", []))).strip()
         _converse(chat, screen, question)
     return EXIT_OK
@@ -62,10 +63,13 @@ def _converse(chat: PlainChat, screen: HeadlessScreen, question: str) -> None:
             screen.note("" if sys.stdin.isatty() else "The input has ended.")
             return
         try:
-            if message.startswith("/"):
-                run_command(chat, message)
-            elif message.strip():
-                chat.ask(message.strip())
+            command, argument, text, problem = typed.read(message, on_screen=False)
+            if problem:
+                screen.note(problem)
+            elif command is not None:
+                run_command(chat, command, argument)
+            elif text.strip():
+                chat.ask(text.strip())
         except MoeChatError as error:
             if isinstance(error, EngineFailure) and error.failure.is_fatal:
                 raise

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
-from typing import NamedTuple
+from functools import partial
 
 from app.chat.conversation import Conversation
 from app.chat.exchange import Exchange
@@ -14,6 +13,8 @@ from app.cli.commands.chats import SHORT_ID, chat_id_of
 from app.cli.engine_run import PATIENT_WAIT_S, Interrupt
 from app.cli.output.screen import HeadlessScreen
 from app.cli.output.terminal_text import say
+from app.commands.table import Command
+from app.commands.typed import slash_commands
 from app.domains.domain import Domain, all_domains, domain_named
 from app.settings.settings import Settings
 from app.storage import answer_record, export
@@ -54,13 +55,14 @@ class PlainChat:
         """Ask a question and print the answer; ctrl+c stops it."""
         self._answer(self._conversation.ask(text))
 
-    def help(self, _: str) -> None:
+    def command_help(self, _: str) -> None:
         """List the commands."""
-        width = max(len(f"{name} {command.takes}") for name, command in COMMANDS.items())
-        for name, command in COMMANDS.items():
-            self._say(f"{f'{name} {command.takes}':<{width}}  {command.about}")
+        rows = [(f"/{command.name} {command.takes}", command.meaning) for command in slash_commands(on_screen=False)]
+        width = max(len(written) for written, _ in rows)
+        for written, meaning in rows:
+            self._say(f"{written:<{width}}  {meaning}")
 
-    def new(self, name: str) -> None:
+    def command_new(self, name: str) -> None:
         """Begin another chat, in this domain or another."""
         if name:
             self._domain = domain_named(name)
@@ -68,18 +70,21 @@ class PlainChat:
         self._enter(self._begun())
         self._say(f"A new chat, {self._domain.title}.")
 
-    def domains(self, _: str) -> None:
-        """Print what a chat can be about."""
-        for domain in all_domains():
-            self._say(f"{domain.name:<14}{domain.purpose}")
+    def command_domain(self, name: str) -> None:
+        """Begin another chat in a domain, or print what a chat can be about."""
+        if name:
+            self.command_new(name)
+        else:
+            for domain in all_domains():
+                self._say(f"{domain.name:<14}{domain.purpose}")
 
-    def system(self, text: str) -> None:
+    def command_system(self, text: str) -> None:
         """Print or set the system prompt."""
         if text:
             self._conversation.set_system_prompt(text)
         self._say(self._conversation.chat.system_prompt or "There is no system prompt.")
 
-    def mode(self, name: str) -> None:
+    def command_mode(self, name: str) -> None:
         """Print or set the mode."""
         if name and name not in (EXACT, APPROX):
             raise ConfigError(f"Unknown mode {name!r}.", f"Choose {EXACT} or {APPROX}.")
@@ -87,14 +92,14 @@ class PlainChat:
             self._answers.set_mode(name)
         self._say(f"The mode is {name or self._answers.mode}.")
 
-    def thinking(self, choice: str) -> None:
+    def command_thinking(self, choice: str) -> None:
         """Set whether, or how hard, the model thinks first."""
         self._choose_thinking(choice, None)
         known = ", ".join(self._answers.ready.thinking_choices)
         chosen = self._conversation.thinking or "the model's own"
         self._say(f"Thinking: {chosen}. {f'Choices: {known}.' if known else 'This model has no such switch.'}")
 
-    def again(self, _: str) -> None:
+    def command_regenerate(self, _: str) -> None:
         """Answer the last question anew; the earlier answer stays in an earlier version of the chat."""
         last = self._last()
         recomputes = last.is_on_approximate_context and self._answers.mode == EXACT
@@ -104,7 +109,7 @@ class PlainChat:
         self._conversation.again(last, recomputes=recomputes)
         self._answer(last)
 
-    def go_on(self, _: str) -> None:
+    def command_continue(self, _: str) -> None:
         """Continue the last answer where it was stopped or cut."""
         last = self._last()
         if not last.can_resume:
@@ -112,13 +117,13 @@ class PlainChat:
         self._conversation.resume(last)
         self._answer(last)
 
-    def delete(self, _: str) -> None:
+    def command_delete(self, _: str) -> None:
         """Delete the last question and its answer."""
         last = self._last()
         self._conversation.delete(last)
         self._say(f"Deleted: {last.question.text.splitlines()[0] if last.question.text else ''} /undo restores it.")
 
-    def undo(self, _: str) -> None:
+    def command_undo(self, _: str) -> None:
         """Restore what was deleted last: in this chat, or a chat."""
         chat_id = self._conversation.chat_id
         restored = self._recorder.undo(chat_id)
@@ -126,7 +131,7 @@ class PlainChat:
             take_over(self._conversation.exchanges, self._recorder.turns_now(chat_id))
         self._say(f"Restored: {restored.deletion.title}")
 
-    def chats(self, text: str) -> None:
+    def command_chats(self, text: str) -> None:
         """List chats, or those in which a text is found."""
         if text:
             chats = list({hit.chat.chat_id: hit.chat for hit in self._store.search(text)}.values())
@@ -137,7 +142,7 @@ class PlainChat:
         if not chats:
             self._say("Found in no chat." if text else "No chat is kept yet.")
 
-    def open(self, name: str) -> None:
+    def command_open(self, name: str) -> None:
         """Go on with a chat that was kept."""
         kept = self._recorder.load(chat_id_of(self._store, name))
         if kept is None:
@@ -145,27 +150,25 @@ class PlainChat:
         self._enter(Conversation(kept[0], self._recorder, self._settings.sampling(), kept[1]))
         self._say(export.as_markdown(export.KeptChat(kept[0], kept[1])).rstrip())
 
-    def title(self, text: str) -> None:
+    def command_title(self, text: str) -> None:
         """Call the chat something else."""
         self._recorder.rename(self._conversation.chat_id, text)
 
-    def export(self, name: str) -> None:
+    def command_export(self, name: str) -> None:
         """Write the chat to a file."""
         kept = self._recorder.load(self._conversation.chat_id)
         if kept is None or not kept[1]:
             raise ConfigError("There is nothing to export yet.")
         chat = export.KeptChat(*kept)
-        path = Path(name or export.file_name(chat, ".md"))
-        versions = [export.KeptChat(*version) for version in self._recorder.versions(chat.chat_id)]
-        text = export.as_json(versions) if path.suffix == ".json" else export.as_markdown(chat)
-        self._say(f"Written to {export.write_file(path, text)}")
+        written = export.write_as_asked(chat, partial(self._recorder.versions, chat.chat_id), name)
+        self._say(f"Written to {written}")
 
-    def stats(self, _: str) -> None:
+    def command_stats(self, _: str) -> None:
         """Print what the last answer cost."""
         for line in self._stats or ["There is no answer yet."]:
             self._say(line)
 
-    def quit(self, _: str) -> None:
+    def command_quit(self, _: str) -> None:
         """Leave."""
         self.is_over = True
 
@@ -194,7 +197,7 @@ class PlainChat:
             self._stats = answer_record.stats_lines(ended.stats, ended.reason, top_k)
             self._screen.note(answer_record.summary(ended.stats, ended.reason, top_k))
             if exchange.is_on_approximate_context:
-                self._screen.note("Under EXACT, /again answers again and computes what came before exactly.")
+                self._screen.note("Under EXACT, /regenerate answers again and computes what came before exactly.")
 
     def _last(self) -> Exchange:
         if not self._conversation.exchanges:
@@ -205,39 +208,7 @@ class PlainChat:
         say(text)
 
 
-class PlainCommand(NamedTuple):
-    """A command: what stands behind its name, what it does, and by which method."""
-
-    takes: str
-    about: str
-    run: Callable[[PlainChat, str], None]
-
-
-COMMANDS = {
-    "/help": PlainCommand("", "list these commands", PlainChat.help),
-    "/new": PlainCommand("[DOMAIN]", "begin another chat", PlainChat.new),
-    "/domains": PlainCommand("", "what a chat can be about", PlainChat.domains),
-    "/system": PlainCommand("[TEXT]", "print or set the system prompt", PlainChat.system),
-    "/mode": PlainCommand("[exact|approx]", "print or set the mode", PlainChat.mode),
-    "/thinking": PlainCommand("[CHOICE]", "whether, or how hard, the model thinks first", PlainChat.thinking),
-    "/again": PlainCommand("", "answer the last question anew", PlainChat.again),
-    "/continue": PlainCommand("", "continue an answer that was stopped or cut", PlainChat.go_on),
-    "/delete": PlainCommand("", "delete the last question and its answer", PlainChat.delete),
-    "/undo": PlainCommand("", "restore what was deleted last: in this chat, or a chat", PlainChat.undo),
-    "/chats": PlainCommand("[TEXT]", "list chats, or those in which a text is found", PlainChat.chats),
-    "/open": PlainCommand("CHAT", "go on with a chat: its id, the beginning of it, or last", PlainChat.open),
-    "/title": PlainCommand("TEXT", "call this chat something else", PlainChat.title),
-    "/export": PlainCommand("[FILE]", "write this chat to a file: .md to read, .json to keep", PlainChat.export),
-    "/stats": PlainCommand("", "what the last answer cost", PlainChat.stats),
-    "/quit": PlainCommand("", "leave; the chat is kept", PlainChat.quit),
-}
-
-
-def run_command(chat: PlainChat, line: str) -> None:
-    """Run a line that begins with a slash. Raises ConfigError for an unknown command, and what the command raises."""
-    name, _, rest = line.strip().partition(" ")
-    command = COMMANDS.get(name)
-    if command is None:
-        hint = "/help lists them; to send a line that begins with a slash, put a space before it."
-        raise ConfigError(f"There is no command {name}.", hint)
-    command.run(chat, rest.strip())
+def run_command(chat: PlainChat, command: Command, argument: str) -> None:
+    """Carry out a slash command. Raises what the command raises."""
+    carry_out: Callable[[str], None] = getattr(chat, f"command_{command.name}")
+    carry_out(argument)

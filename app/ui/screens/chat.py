@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import ActiveBinding, BindingType
 from textual.containers import Horizontal, Vertical
 
-from app.chat.context_size import ContextSize
+from app.chat.context import ContextSize
 from app.chat.prompt_history import PromptHistory
 from app.domains.domain import Domain
 from app.engine_link.bridge import EngineBridge
@@ -21,9 +21,9 @@ from app.ui.screens.chat_commands import ChatCommands
 from app.ui.screens.chat_find import ChatFind
 from app.ui.screens.chat_flow import ChatFlow
 from app.ui.screens.chat_sync import ChatSync, words_about
+from app.ui.screens.confirm import ask_to_stop_building
 from app.ui.screens.full_context import FullContext
 from app.ui.screens.panelled import PanelledScreen
-from app.ui.screens.stop_building import ask_to_stop_building
 from app.ui.widgets.activity_line import ActivityLine
 from app.ui.widgets.command_list import CommandList
 from app.ui.widgets.decision_bar import DecisionBar

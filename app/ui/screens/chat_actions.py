@@ -12,14 +12,14 @@ from textual.widget import Widget
 from app.chat import clipboard
 from app.chat.exchange import Exchange
 from app.chat.external_editor import edit
-from app.chat.version_tree import version_rows
+from app.chat.versions import version_rows
 from app.storage.bin import BIN_DAYS, Restored
 from app.ui.key_map import key_for
 from app.ui.markdown_style import code_blocks, parser
-from app.ui.screens.chat_choices import AboutChat, EditQuestion
 from app.ui.screens.chat_flow import ChatFlow
 from app.ui.screens.chat_sync import ChatSync
 from app.ui.screens.confirm import Confirm
+from app.ui.screens.sheets import AboutChat, EditQuestion
 from app.ui.screens.turn_flow import TurnFlow
 from app.ui.screens.versions import VersionsScreen
 from app.ui.widgets.prompt import Prompt

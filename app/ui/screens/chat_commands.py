@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from pathlib import Path
+from functools import partial
 
 from textual import on
 from textual.widgets import Input, TextArea
 
-from app.chat import commands
 from app.chat.conversation import Conversation
+from app.commands import typed
 from app.domains.domain import all_domains
 from app.storage import answer_record, export
 from app.ui.key_map import key_for
 from app.ui.screens.chat_actions import ChatActions
-from app.ui.screens.chat_choices import TextSheet
+from app.ui.screens.sheets import TextSheet
 from app.ui.widgets.command_list import CommandList
 from app.ui.widgets.find_bar import FindBar
 from app.ui.widgets.prompt import Prompt
@@ -33,7 +33,7 @@ class ChatCommands(ChatActions):
     """What is typed into the prompt: messages and commands."""
 
     async def on_prompt_submitted(self, message: Prompt.Submitted) -> None:
-        command, argument, text, problem = commands.read(message.text)
+        command, argument, text, problem = typed.read(message.text)
         if problem:
             self.notify(problem, severity="warning", timeout=6, markup=False)
             self.query_one(Prompt).give_back(message.text)
@@ -41,11 +41,22 @@ class ChatCommands(ChatActions):
         self.query_one(Prompt).remember(message.text)
         if command is None:
             await self.ask(text)
-        elif command.action and not argument:
+        elif not argument:
             await self.run_action(command.action)
         else:
-            carry_out: Callable[[str], Awaitable[None]] = getattr(self, f"command_{command.name}")
-            await carry_out(argument)
+            await self._carry_out(command.name, argument)
+
+    async def action_command(self, name: str) -> None:
+        """A slash command without a key, chosen in the palette: typed for the user where something has to follow."""
+        if typed.read(f"/{name}").command is None:
+            self.query_one(Prompt).set_text(f"/{name} ")
+            self.query_one(Prompt).focus()
+        else:
+            await self._carry_out(name, "")
+
+    async def _carry_out(self, name: str, argument: str) -> None:
+        carry_out: Callable[[str], Awaitable[None]] = getattr(self, f"command_{name}")
+        await carry_out(argument)
 
     # Completion
 
@@ -53,7 +64,7 @@ class ChatCommands(ChatActions):
     def offer_completions(self, event: TextArea.Changed) -> None:
         """Open the list while a command is typed."""
         text = event.text_area.text
-        offered = commands.completions(text, self._choices()) if text.startswith("/") else []
+        offered = typed.completions(text, self._choices()) if text.startswith("/") else []
         is_whole = len(offered) == 1 and offered[0].text == text
         self.query_one(CommandList).show([] if is_whole else offered)
         self.query_one(Prompt).is_steering = bool(offered) and not is_whole
@@ -69,10 +80,10 @@ class ChatCommands(ChatActions):
         self._take(message.completion, is_sent=False)
         self.query_one(Prompt).focus()
 
-    def _take(self, chosen: commands.Completion, *, is_sent: bool) -> None:
+    def _take(self, chosen: typed.Completion, *, is_sent: bool) -> None:
         """Complete the line; send it where that is what was meant and nothing has to follow."""
         prompt = self.query_one(Prompt)
-        command = commands.read(chosen.text).command
+        command = typed.read(chosen.text).command
         more = command is not None and bool(command.argument) and " " not in chosen.text
         if is_sent and command is not None:
             prompt.set_text(chosen.text)
@@ -162,6 +173,14 @@ class ChatCommands(ChatActions):
         """Find text."""
         self.query_one(FindBar).open(text)
 
+    async def command_new(self, domain: str) -> None:
+        """Begin a chat in a domain."""
+        await self.command_domain(domain)
+
+    async def command_chats(self, words: str) -> None:
+        """The list of chats, searched."""
+        await self.command_open(words)
+
     async def command_open(self, words: str) -> None:
         """The list of chats, searched."""
         await self.run_action("app.chats")
@@ -170,16 +189,9 @@ class ChatCommands(ChatActions):
 
     async def command_export(self, what: str) -> None:
         """Write the chat to a file."""
-        kind, _, name = what.partition(" ")
-        if kind not in ("markdown", "json"):
-            kind, name = ("json" if what.endswith(".json") else "markdown"), what
-        chat = kept(self.flow.conversation)
-        is_json = kind == "json"
-        path = Path(name.strip() or export.file_name(chat, ".json" if is_json else ".md")).expanduser()
+        chat, recorder = kept(self.flow.conversation), self.flow.recorder
         try:
-            others = [export.KeptChat(*kept) for kept in self.flow.recorder.versions(chat.chat_id)] if is_json else []
-            chats = [chat, *(other for other in others if other.chat_id != chat.chat_id)]
-            written = export.write_file(path, export.as_json(chats) if is_json else export.as_markdown(chat))
+            written = export.write_as_asked(chat, partial(recorder.versions, chat.chat_id), what)
         except MoeChatError as error:
             self.notify(f"{error.message} {error.hint}".strip(), severity="error", markup=False)
         else:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import ClassVar
 
 from textual import events
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from app.domains.domain import title_of
+from app.domains.profile_book import ProfileBook
 from app.formatting.sanitise import visible
 
 _ALONE_S = 0.03
@@ -65,3 +67,17 @@ class Confirm(TakesAllKeys, ModalScreen[bool]):
     def _answer(self) -> None:
         if self.is_current:
             self.dismiss(self._heard in _YES)
+
+
+def ask_to_stop_building(app: App[object], book: ProfileBook) -> None:
+    """Ask whether the task that runs now is to be stopped. The answer is not taken for one that begins meanwhile."""
+    task = book.task
+    if task is None or not task.is_build or task.is_cancelling:
+        return
+
+    def answered(is_meant: bool | None) -> None:
+        if is_meant and book.task is task:
+            book.cancel()
+
+    title = f"Stop building the profile of {title_of(task.domain)}?"
+    app.push_screen(Confirm(title, "What was recorded so far is lost; an earlier profile stays as it is."), answered)

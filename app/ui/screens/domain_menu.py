@@ -18,8 +18,7 @@ from app.domains.domain import Domain, all_domains, num_prompts, title_of
 from app.engine_link.bridge import EngineBridge
 from app.formatting.sanitise import visible
 from app.ui.key_map import bindings_of
-from app.ui.screens.confirm import Confirm
-from app.ui.screens.stop_building import ask_to_stop_building
+from app.ui.screens.confirm import Confirm, ask_to_stop_building
 from app.ui.widgets.activity_line import ActivityLine
 from app.ui.widgets.domain_list import DomainList
 from app.ui.widgets.key_line import KeyLine, with_description

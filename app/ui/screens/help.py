@@ -11,10 +11,10 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from app.settings.actions import ACTIONS, GROUPS
+from app.commands.table import COMMANDS, GROUPS
 from app.storage.paths import AppPaths
 from app.ui.key_map import KeyMap
-from app.ui.widgets.name_rows import name_rows
+from app.ui.screens.sheets import name_rows
 
 _KEY_WIDTH = 22
 
@@ -32,8 +32,8 @@ _WORDS = (
 
 def key_rows(key_map: KeyMap, group: str) -> Iterator[tuple[str, str]]:
     """(keys, meaning) of every action of a group that has a key."""
-    for action in ACTIONS:
-        if action.group == group and (keys := key_map.keys_text(action)):
+    for action in COMMANDS:
+        if action.group == group and (keys := key_map.keys_text(action) or (f"/{action.name}" if action.slash else "")):
             yield keys, f"{action.title}: {action.meaning}"
 
 

@@ -13,7 +13,7 @@ from app.telemetry.panel_history import PanelHistory
 from app.ui.key_map import bindings_of
 from app.ui.widgets.key_line import KeyLine
 from app.ui.widgets.layer_report import LayerReport
-from app.ui.widgets.view_title import ViewTitle
+from app.ui.widgets.title_bar import ViewTitle
 from engine.events import Event, Snapshot
 
 

@@ -15,8 +15,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from app.formatting.sanitise import visible
-from app.ui.widgets import model_words
-from app.ui.widgets.model_list import ModelList
+from app.ui.widgets.model_list import ModelList, model_shape
 from engine.checkpoint.catalogue import ModelEntry, describe_folder
 
 
@@ -80,6 +79,4 @@ def about_typed(entry: ModelEntry | None) -> Content:
         return Content("")
     if not entry.is_supported:
         return Content.styled(f"✕ {visible(entry.reason)}", "$error")
-    return Content.styled(
-        f"● {model_words.shape(entry) or 'from Hugging Face: downloaded if it is not here'}", "$success"
-    )
+    return Content.styled(f"● {model_shape(entry) or 'from Hugging Face: downloaded if it is not here'}", "$success")

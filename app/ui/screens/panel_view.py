@@ -17,7 +17,7 @@ from app.ui.widgets.panel import Panel
 from app.ui.widgets.panel_column import PANELS
 from app.ui.widgets.residency_map import ResidencyMap
 from app.ui.widgets.residency_panel import ResidencyPanel
-from app.ui.widgets.view_title import ViewTitle
+from app.ui.widgets.title_bar import ViewTitle
 from engine.events import Event, Snapshot
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from textual.content import Content
 
+from app.commands.table import COMMANDS, command_with_id
 from app.formatting.sanitise import visible
-from app.settings.actions import ACTIONS, action_named
 from app.settings.schema import KEYS_TABLE, SETTINGS
 from app.settings.setting import Kind, Setting
 from app.settings.settings import Settings
@@ -31,7 +31,7 @@ ALL_ROWS: tuple[Setting, ...] = (
             action.keys or None,
             unset="" if action.keys else "none, the palette has it",
         )
-        for action in ACTIONS
+        for action in COMMANDS
         if action.call
     ),
 )
@@ -46,7 +46,7 @@ def is_changed(row: Setting, settings: Settings, key_map: KeyMap) -> bool:
 def value_text(row: Setting, settings: Settings, key_map: KeyMap) -> str:
     """What holds now, as it would be typed; empty: nothing is set."""
     if row.kind is Kind.KEYS:
-        action = action_named(row.name)
+        action = command_with_id(row.name)
         return key_map.keys_text(action) if action is not None else ""
     try:
         return row.text(settings.value(row.key))

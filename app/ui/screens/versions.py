@@ -13,11 +13,11 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from app.chat.version_tree import VersionRow
+from app.chat.versions import VersionRow
 from app.formatting.sanitise import visible
 from app.storage.words import num_turns, when
 from app.ui.key_map import bindings_of
-from app.ui.screens.chat_choices import AboutChat
+from app.ui.screens.sheets import AboutChat
 from app.ui.widgets.key_line import KeyLine
 
 

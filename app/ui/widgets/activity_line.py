@@ -9,7 +9,7 @@ from app.domains import profile_words
 from app.domains.profile_book import ProfileTask
 from app.engine_link.bridge import EngineBridge, EngineState
 from app.formatting import figures, progress_line
-from app.formatting.pace import Pace
+from app.formatting.progress_line import Pace
 from app.formatting.sanitise import visible
 from app.ui.key_map import key_for
 from engine.events import EngineReady, Failed, PrefillProgress

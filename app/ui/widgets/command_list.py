@@ -7,7 +7,7 @@ from textual.events import Click
 from textual.message import Message
 from textual.widget import Widget
 
-from app.chat.commands import Completion
+from app.commands.typed import Completion
 from app.formatting.sanitise import visible
 
 MAX_SHOWN = 8

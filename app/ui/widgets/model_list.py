@@ -2,17 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from textual.content import Content
 from textual.message import Message
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from app.ui.widgets import model_words
+from app.formatting.sanitise import visible
 from engine.checkpoint.catalogue import ModelEntry, find_models
-from engine.config import DEMO_MODEL
+from engine.config import DEMO_MODEL, format_bytes
+
+_NAME_WIDTH = 34
+_DEMO_NAME = "The demo, SmolLM2-135M"
+
+
+def _title(entry: ModelEntry) -> str:
+    """Its name for a person."""
+    return _DEMO_NAME if entry.location == DEMO_MODEL else visible(entry.name)
+
+
+def model_shape(entry: ModelEntry) -> str:
+    """`48 x 128 experts, 8 a token · 56.9 GiB`, as far as it is known."""
+    parts = []
+    if entry.num_experts is not None:
+        layers = f"{entry.num_layers} x " if entry.num_layers is not None else ""
+        used = f", {entry.top_k} a token" if entry.top_k is not None else ""
+        parts.append(f"{layers}{entry.num_experts} experts{used}")
+    if entry.total_bytes:
+        parts.append(format_bytes(entry.total_bytes))
+    return " · ".join(parts)
+
+
+def _name_width(entries: Iterable[ModelEntry]) -> int:
+    """Columns that hold the names but for the longest ones."""
+    return min(_NAME_WIDTH, max((len(_title(entry)) for entry in entries), default=0))
+
+
+def _line(entry: ModelEntry, current: str, width: int) -> Content:
+    """One model, its name in `width` columns or more; one that cannot be chosen is grey, with the reason."""
+    mark = "▸ " if entry.location == current else "  "
+    name = f"{_title(entry):<{width}}  "
+    if not entry.is_supported:
+        return Content.assemble(("  ", ""), (name, "$faint"), (visible(entry.reason), "$quiet"))
+    note = model_shape(entry) or "built on first use" if entry.location == DEMO_MODEL else model_shape(entry)
+    return Content.assemble((mark, "$primary"), (name, "bold"), (note, "$quiet"))
+
 
 _LOOKING = ModelEntry(DEMO_MODEL, DEMO_MODEL, is_supported=True, reason="")
 
@@ -49,10 +86,9 @@ class ModelList(OptionList):
         """Those that can be chosen first."""
         self.entries = tuple(sorted(entries, key=lambda entry: not entry.is_supported))
         before = self.entries[self.highlighted].location if self.highlighted is not None else self._current
-        width = model_words.name_width(self.entries)
+        width = _name_width(self.entries)
         self.set_options(
-            Option(model_words.line(entry, self._current, width), disabled=not entry.is_supported)
-            for entry in self.entries
+            Option(_line(entry, self._current, width), disabled=not entry.is_supported) for entry in self.entries
         )
         places = [place for place, entry in enumerate(self.entries) if entry.location == before and entry.is_supported]
         self.highlighted = next(iter(places), 0)

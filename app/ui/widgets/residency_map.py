@@ -19,8 +19,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from app.ui.key_map import bindings_of
-from app.ui.widgets.heat_layout import LABEL_WIDTH, NOTHING, HeatLayout, cell_rows, plan_layout
-from app.ui.widgets.slot_places import SlotPlaces
+from app.ui.widgets.heat_layout import LABEL_WIDTH, NOTHING, HeatLayout, SlotPlaces, cell_rows, plan_layout
 from engine.events import HOST, RESIDENT, Snapshot
 
 GLYPHS = "·□+█≈ ■░▒▓"

@@ -1,14 +1,56 @@
-"""The first line: what this chat is, how full its context is, and the mode."""
+"""The first line of a screen: what this chat is, or which panel or layer; how full the context is, and the mode."""
 
 from __future__ import annotations
 
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.content import Content
+from textual.message import Message
+from textual.widget import Widget
 from textual.widgets import Static
 
 from app.formatting import figures
-from app.ui.widgets.mode_badge import ModeBadge
+from engine.config import APPROX, EXACT
+
+GLYPHS = {EXACT: "◆", APPROX: "≈"}
+
+
+def mode_content(mode: str, wanted: str | None = None) -> Content:
+    """The mode as the engine confirmed it, and the one that was asked for and is not yet confirmed."""
+    colour = "$approx" if mode == APPROX else "$exact"
+    parts: list[str | tuple[str, str]] = [(f"{GLYPHS[mode]} {mode.upper()}", f"bold {colour}")]
+    if wanted is not None and wanted != mode:
+        parts.append((f" → {GLYPHS[wanted]}", "$quiet"))
+    return Content.assemble(*parts)
+
+
+class ModeBadge(Widget):
+    """The mode; a click toggles it."""
+
+    class Clicked(Message):
+        """The user wants the other mode."""
+
+    def __init__(self, widget_id: str | None = None) -> None:
+        super().__init__(id=widget_id)
+        self._content = mode_content(EXACT)
+        self.tooltip = (
+            "EXACT computes what the whole model would. "
+            "APPROX lets a resident expert stand in for a missing one. A click changes it."
+        )
+
+    def show(self, mode: str, wanted: str | None) -> None:
+        """Show a confirmed mode and a wanted one."""
+        content = mode_content(mode, wanted)
+        if content != self._content:
+            self._content = content
+            self.refresh(layout=True)
+
+    def render(self) -> Content:
+        return self._content
+
+    def on_click(self) -> None:
+        self.post_message(self.Clicked())
+
 
 _METER_WIDTH = 8
 _NEARLY_FULL = 0.85
@@ -60,3 +102,21 @@ class TitleBar(Horizontal):
         before = static.content
         if before != content:
             static.update(content, layout=not isinstance(before, Content) or before.cell_length != content.cell_length)
+
+
+class ViewTitle(Horizontal):
+    """Where one is at the left, the mode at the right."""
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="view-title", markup=False)
+        yield ModeBadge("view-mode")
+
+    def show_place(self, place: str) -> None:
+        """Say where one is."""
+        self.query_one("#view-title", Static).update(
+            Content.assemble(("moe-chat", "bold $primary"), (" · ", "$faint"), (place, "$quiet"))
+        )
+
+    def show_mode(self, mode: str) -> None:
+        """Show the mode."""
+        self.query_one(ModeBadge).show(mode, None)

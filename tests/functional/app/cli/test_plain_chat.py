@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.main import engine_run
-from app.cli.main import main as cli
+from app.cli import engine_run
+from app.cli import main as cli
 from app.storage.paths import AppPaths
 from app.storage.store import ChatStore
 from engine.api import Command, SetDomain, SetMode, Submit
@@ -96,7 +96,7 @@ def test_again_computes_an_approximate_context_anew(chat: Chat, capsys: pytest.C
 
     engine, _ = chat("capital?", "/again", "/again", script=script)
     assert [submit.recomputes for submit in engine.submitted()] == [False, True, False]
-    assert capsys.readouterr().err.count("Under EXACT, /again") == 2
+    assert capsys.readouterr().err.count("Under EXACT, /regenerate") == 2
 
 
 def test_again_keeps_the_earlier_answer_in_another_version(chat: Chat) -> None:

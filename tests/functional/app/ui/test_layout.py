@@ -10,8 +10,8 @@ import pytest
 from app.chat.exchange import Exchange
 from app.storage.records import USER, ChatRecord, TurnRecord
 from app.storage.store import ChatStore
-from app.ui.screens.configuration import ConfigurationScreen
 from app.ui.screens.model_picker import ModelPicker
+from app.ui.screens.sheets import ConfigurationScreen
 from app.ui.widgets.finished_answer import FinishedAnswer
 from app.ui.widgets.panel_column import PanelColumn
 from app.ui.widgets.status_line import StatusLine

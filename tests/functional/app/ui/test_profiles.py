@@ -6,8 +6,8 @@ import pytest
 
 from app.domains.domain import num_prompts
 from app.ui.screens.chat import ChatScreen
-from app.ui.screens.configuration import ConfigurationScreen
 from app.ui.screens.domain_menu import DomainMenu
+from app.ui.screens.sheets import ConfigurationScreen
 from engine.api import Cancel, DeleteProfile, SetDomain
 from engine.events import CANCELLED, DomainSet, Failed, ProfileState, TaskEnded, TaskProgress
 from tests.functional.app.conftest import Stage

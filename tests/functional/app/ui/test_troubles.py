@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from app.formatting.pace import Pace
+from app.formatting.progress_line import Pace
 from app.storage.records import FAILED
 from app.storage.store import ChatStore
 from app.ui.widgets.prompt import Prompt

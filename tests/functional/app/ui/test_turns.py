@@ -10,8 +10,8 @@ from app.storage import chat_import
 from app.storage.records import STOPPED, TurnRecord
 from app.storage.store import ChatStore
 from app.ui.screens import setting_words
-from app.ui.screens.chat_choices import EditQuestion
 from app.ui.screens.confirm import Confirm
+from app.ui.screens.sheets import EditQuestion
 from app.ui.widgets.prompt import Prompt
 from app.ui.widgets.turn import AnswerTurn, QuestionTurn
 from engine.events import CANCELLED, LABEL_APPROX_CONTEXT, LENGTH

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from textual.widgets import OptionList
 
-from app.chat.version_tree import version_rows
+from app.chat.versions import version_rows
 from app.storage.records import ChatRecord, TurnRecord
 from app.ui.screens.versions import VersionsScreen
 from engine.events import CANCELLED

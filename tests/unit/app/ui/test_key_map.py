@@ -7,7 +7,7 @@ from itertools import combinations
 import pytest
 from textual.actions import parse
 
-from app.settings.actions import ACTIONS, GROUPS, action_named, actions_of
+from app.commands.table import COMMANDS, GROUPS, command_with_id, commands_of
 from app.ui.chat_app import ChatApp
 from app.ui.key_map import KeyMap, bindings_of, is_key, is_text
 from app.ui.screens.chat import ChatScreen
@@ -17,14 +17,14 @@ from app.ui.screens.settings import SettingsScreen
 
 
 def keys_of(key_map: KeyMap, action_id: str) -> tuple[str, ...]:
-    action = action_named(action_id)
+    action = command_with_id(action_id)
     assert action is not None
     return key_map.keys_of(action)
 
 
 def test_the_table_is_whole() -> None:
-    assert len({action.id for action in ACTIONS}) == len(ACTIONS)
-    for action in ACTIONS:
+    assert len({action.id for action in COMMANDS}) == len(COMMANDS)
+    for action in COMMANDS:
         assert action.group in GROUPS
         assert action.keys or action.in_palette, action.id
         assert action.meaning
@@ -43,12 +43,12 @@ def test_the_table_is_whole() -> None:
     ],
 )
 def test_each_row_does_something(scope: str, owner: type) -> None:
-    for action in actions_of(scope):
+    for action in commands_of(scope):
         assert not action.call or hasattr(owner, f"action_{parse(action.call)[1]}"), action.id
 
 
 def test_no_two_defaults_want_the_same_key_in_one_place() -> None:
-    for first, second in combinations(ACTIONS, 2):
+    for first, second in combinations(COMMANDS, 2):
         if first.scope == second.scope or "app" in (first.scope, second.scope):
             assert not set(first.keys.split(",")) & set(second.keys.split(",")) - {""}, (first.id, second.id)
 

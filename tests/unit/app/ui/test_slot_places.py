@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.ui.widgets.slot_places import SlotPlaces
+from app.ui.widgets.heat_layout import SlotPlaces
 from engine.events import ARRIVING, HOST, IN_USE, RESIDENT
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.formatting.pace import Pace
+from app.formatting.progress_line import Pace
 
 
 def test_nothing_is_said_before_there_is_something_to_measure() -> None:

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import pytest
 
-from app.chat.commands import COMMANDS, completions, read
-from app.settings.actions import ACTIONS
-from app.ui.screens.chat_commands import ChatCommands
-
-CALLS = {action.call for action in ACTIONS} | {f"app.{action.call}" for action in ACTIONS if action.scope == "app"}
-CALLS |= {action.call.removeprefix("screen.") for action in ACTIONS}
+from app.cli.commands.plain_commands import PlainChat
+from app.commands.table import COMMANDS, Command
+from app.commands.typed import completions, read, slash_commands
+from app.ui.screens.chat import ChatScreen
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
-def test_every_command_can_be_carried_out(command) -> None:  # type: ignore[no-untyped-def]
-    if command.action:
-        assert command.action in CALLS
-    if command.argument or not command.action:
-        assert hasattr(ChatCommands, f"command_{command.name}")
+@pytest.mark.parametrize("command", tuple(slash_commands(on_screen=True)), ids=lambda command: command.name)
+def test_every_slash_command_is_bound_wherever_it_can_be_typed(command: Command) -> None:
+    assert command.call
+    if command.argument or command.call.startswith("command("):
+        assert hasattr(ChatScreen, f"command_{command.name}")
+    assert command.needs_screen != hasattr(PlainChat, f"command_{command.name}")
+
+
+def test_no_word_means_two_commands() -> None:
+    words = [word for command in COMMANDS for word in command.words]
+    assert len(set(words)) == len(words)
+
+
+def test_another_word_for_a_command_is_the_command() -> None:
+    assert read("/again").command == read("/regenerate", on_screen=False).command
+    assert read("/find x", on_screen=False).problem.startswith("There is no command /find.")
+    assert [completion.text for completion in completions("/cl", {})] == ["/clear"]
+    assert "/clear" not in [completion.text for completion in completions("/", {})]
 
 
 @pytest.mark.parametrize(

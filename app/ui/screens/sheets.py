@@ -1,17 +1,47 @@
-"""Sheets over the chat: another wording of a question, lines to read."""
+"""Sheets over the screen: lines to read, names and what belongs to them, another wording of a question."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
+from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static, TextArea
 
+from app.engine_link.bridge import EngineBridge
 from app.formatting.sanitise import visible
+
+
+def name_rows(rows: Iterable[tuple[str, str]], width: int) -> Iterator[Horizontal]:
+    """One row a pair; names take `width` columns."""
+    for name, text in rows:
+        label = Static(visible(name), classes="row-name", markup=False)
+        label.styles.width = width
+        yield Horizontal(label, Static(visible(text), classes="row-text", markup=False), classes="name-row")
+
+
+class ConfigurationScreen(ModalScreen[None]):
+    """Names and values. Closed by any of its keys."""
+
+    AUTO_FOCUS = ".sheet"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,enter", "dismiss", "Close")]
+
+    def __init__(self, bridge: EngineBridge) -> None:
+        super().__init__()
+        self._ready = bridge.ready
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll(classes="sheet"):
+            yield Static("Configuration, as the engine loaded it", classes="sheet-title")
+            if self._ready is None:
+                yield Static("It is known once the engine is ready.", markup=False)
+            else:
+                names = [name for name, _ in self._ready.effective]
+                yield from name_rows(self._ready.effective, 2 + max(map(len, names), default=0))
+            yield Static("esc closes", classes="sheet-close")
 
 
 class AboutChat:

@@ -1,0 +1,1 @@
+"""What a user can do, declared once, and slash commands as they are typed."""
