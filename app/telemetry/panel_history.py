@@ -63,7 +63,9 @@ class PanelHistory:
     def layers_of_answer(self, snapshot: Snapshot) -> tuple[Counters, ...]:
         """What was counted in each layer in this answer; since load where its beginning has not been seen."""
         layers, before = snapshot.layer_counters, self._layers_before
-        return tuple(now - then for now, then in zip(layers, before, strict=True)) if before else layers
+        if len(before) != len(layers):  # of another model
+            return layers
+        return tuple(now - then for now, then in zip(layers, before, strict=True))
 
     def layer_hit_rates(self, layer: int) -> list[float | None]:
         """Hits over routed of one layer between the looks, oldest first; None where nothing was routed in it."""

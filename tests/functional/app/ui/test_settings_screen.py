@@ -52,7 +52,7 @@ async def test_every_group_is_listed_with_values_and_meanings(stage: Stage) -> N
     await stage.see("a share of what is free")
     await stage.see("The demo, a checkpoint folder, a GGUF file, or a")
     await stage.see("0 changed, marked ●")
-    await stage.pilot.press("down")
+    await stage.pilot.press("down", "down")
     await stage.see("A number of bytes, such as 6GiB")
     await stage.see("Acts once the model is loaded again.")
 

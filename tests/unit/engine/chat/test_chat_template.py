@@ -71,7 +71,7 @@ def test_a_template_that_leaves_earlier_answers_out_is_refused_when_there_are_so
     template = "{% for m in messages if m.role != 'assistant' %}[{{ m.content }}]{% endfor %}"
     assert prompt(template, USER) == "[hi]"
     tokenizer = with_template(template)
-    ends = end_tokens(tokenizer, ModelDefaults(), None, ChatTemplate(tokenizer))
+    ends = end_tokens(tokenizer, ModelDefaults(), (), ChatTemplate(tokenizer))
     assert ends == {tokenizer.eos_token_id}
     with pytest.raises(UnsupportedModelError, match="leaves out what the model has answered"):
         prompt(template, USER, ANSWER, USER)
@@ -161,7 +161,7 @@ def test_cancelling_stops_every_rendering() -> None:
     for act in (
         lambda: ChatPrompts(tokenizer, 100, lambda: True),
         lambda: ConversationEncoder(tokenizer, lambda: True).encode([USER]),
-        lambda: end_tokens(tokenizer, ModelDefaults(), None, ChatTemplate(tokenizer, lambda: True)),
+        lambda: end_tokens(tokenizer, ModelDefaults(), (), ChatTemplate(tokenizer, lambda: True)),
     ):
         with pytest.raises(WaitCancelled):
             act()
