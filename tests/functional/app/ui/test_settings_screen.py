@@ -23,10 +23,10 @@ def saved(stage: Stage) -> dict[str, dict[str, object]]:
 async def open_settings(stage: Stage, search: str = "") -> None:
     await stage.pilot.press("f2")
     await stage.until(lambda: isinstance(stage.app.screen, SettingsScreen) and stage.app.screen.query("#settings-list"))
-    await stage.see("Residency")
+    await stage.see("Back end")
     if search:
         stage.app.screen.query_one("#settings-search", Input).value = search
-        await stage.until(lambda: "Residency" not in stage.shown())
+        await stage.until(lambda: "Back end" not in stage.shown())
 
 
 async def edit(stage: Stage, key: str) -> None:
