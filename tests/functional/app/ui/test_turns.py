@@ -46,6 +46,7 @@ async def test_regenerating_keeps_the_earlier_answer_as_a_version(stage: Stage) 
     stage.engine.end_answer(request.request_id, "Another answer.", 2)
     await stage.see("version 2 of 2")
     assert "Second answer." not in stage.shown()
+    await stage.until(lambda: len(kept(stage)) == 2)
     old, new = kept(stage)
     assert [turn.text for turn in old] == ["one", "First answer.", "two", "Second answer."]
     assert [turn.text for turn in new] == ["one", "First answer.", "two", "Another answer."]
