@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from textual.pilot import Pilot
+from textual.widgets import OptionList
 
 from app.cli import engine_run
 from app.engine_link.bridge import EngineBridge
@@ -17,6 +18,8 @@ from app.storage.store import ChatStore
 from app.ui.chat_app import ChatApp
 from app.ui.opening import Opening
 from app.ui.screens.chat import ChatScreen
+from app.ui.screens.confirm import Confirm
+from app.ui.widgets.decision_bar import DecisionBar
 from app.ui.widgets.prompt import Prompt
 from tests.functional.app.fake_engine import FakeEngine, ObedientEngine
 from tests.functional.app.own_settings import settings_in
@@ -66,6 +69,29 @@ class Stage:
         """Choose a domain that has a system prompt."""
         await self.pilot.press("alt+2")
         await self.until(lambda: isinstance(self.app.screen, ChatScreen) and self.app.screen.query("#prompt"))
+
+    async def loaded(self) -> None:
+        """The engine has loaded, and what there is is known."""
+        await self.until(lambda: self.bridge.is_ready and self.bridge.profiles.is_known, "the engine never loaded")
+
+    async def asked_about(self, name: str) -> None:
+        """A dialog that names this has to be confirmed."""
+        await self.until(lambda: isinstance(self.app.screen, Confirm), "nothing was to be confirmed")
+        await self.see(name)
+
+    async def has_to_decide(self, choice: str) -> None:
+        """A decision waits, and this is one of its choices."""
+        await self.until(lambda: choice in self._choices(), f"{choice} is not offered")
+
+    def _choices(self) -> list[str | None]:
+        """The ids of what may be decided now."""
+        bars = [bar for bar in self.app.screen.query(DecisionBar) if bar.display]
+        return [option.id for bar in bars for option in bar.query_one(OptionList).options if not option.disabled]
+
+    async def waiting(self, number: int) -> None:
+        """So many questions wait for the engine, and the screen says that they do."""
+        await self.until(lambda: len(self.chat.flow.conversation.waiting) == number)
+        await self.see(f"{number} message")
 
     async def ask(self, text: str) -> None:
         """Put a question into the prompt and send it."""

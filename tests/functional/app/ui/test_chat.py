@@ -22,18 +22,17 @@ from tests.functional.app.fake_engine import READY
 async def test_menu_to_chat(stage: Stage) -> None:
     assert isinstance(stage.app.screen, DomainMenu)
     await stage.see("Maths")
-    await stage.see("no profile yet")
-    await stage.see("is ready")
+    await stage.loaded()
     await stage.pilot.press("down", "enter")
     await stage.until(lambda: isinstance(stage.app.screen, ChatScreen))
     await stage.see("moe-chat · Maths · SmolLM2")
-    await stage.see("it is often wrong")
+    await stage.loaded()
     assert isinstance(stage.engine.sent[0], Load)
 
 
 @pytest.mark.parametrize("size", [(80, 24)])
 async def test_the_whole_menu_fits_into_a_small_terminal(stage: Stage) -> None:
-    await stage.see("is ready")
+    await stage.loaded()
     shown = stage.shown()
     assert "moe-chat" in shown
     for domain in all_domains():

@@ -33,7 +33,7 @@ async def test_the_meter_follows_the_chat(stage: Stage) -> None:
     await stage.chat.open_chat(first)
     await stage.see("ctx 600/2k")
     stage.chat.action_delete_turn()
-    await stage.see("Delete this")
+    await stage.asked_about("q" * 20)
     await stage.pilot.press("y")
     await stage.until(lambda: len(stage.chat.flow.conversation.exchanges) == 1)
     await stage.see("ctx 400/2k")

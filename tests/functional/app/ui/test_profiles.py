@@ -24,9 +24,9 @@ def set_domains(stage: Stage) -> list[str]:
 
 async def begin_building(stage: Stage) -> int:
     """Build the profile of Maths from the menu; returns the request."""
-    await stage.see("no profile yet")
+    await stage.loaded()
     await stage.pilot.press("down", "ctrl+b")
-    await stage.see("Build a profile of Maths?")
+    await stage.asked_about("Maths")
     await stage.pilot.press("y")
     await stage.until(lambda: stage.engine.building(), "the engine was not told to build")
     return stage.engine.building()[-1].request_id
@@ -48,19 +48,19 @@ class TestSlowEngine:
 
     async def test_a_dash_until_the_profiles_are_known(self, stage: Stage) -> None:
         await stage.see("–")
-        await stage.see("listed once the engine is ready")
+        await stage.until(lambda: not stage.bridge.profiles.is_known)
         await stage.pilot.press("ctrl+b", "ctrl+d", "ctrl+x")
         assert [type(command).__name__ for command in stage.engine.sent] == ["Load"]
         stage.engine.profiles = (MATHS, DAMAGED)
         stage.engine.become_ready()
         await stage.see("expected hit rate 88 %, 40 prompts")
         await stage.see("profile cannot be used")
-        await stage.see("no profile yet")
+        await stage.loaded()
 
     async def test_a_domain_chosen_early_is_set_before_the_first_question(self, stage: Stage) -> None:
         await stage.open_chat()
         await stage.ask("too early")
-        await stage.see("1 message waiting")
+        await stage.waiting(1)
         assert set_domains(stage) == []
         stage.engine.profiles = (MATHS,)
         stage.engine.become_ready()
@@ -83,7 +83,7 @@ async def test_choosing_a_domain_warms_the_cache_and_says_so(stage: Stage) -> No
 async def test_without_a_profile_nothing_is_said(stage: Stage) -> None:
     await stage.open_chat()
     await stage.until(lambda: stage.bridge.profiles.domain_set is not None)
-    await stage.see("it is often wrong")
+    await stage.loaded()
     assert "cache warmed" not in stage.shown()
     stage.engine.tell(DomainSet("maths", 0, 0.9))
     await stage.see("cache already warm for Maths: expected hit rate 90 %")
@@ -122,7 +122,7 @@ async def test_a_profile_that_cannot_be_used_ends_no_answer(stage: Stage) -> Non
 
 
 async def test_building_asks_shows_progress_and_ends_in_the_menu(stage: Stage) -> None:
-    await stage.see("no profile yet")
+    await stage.loaded()
     await stage.pilot.press("down", "ctrl+b")
     await stage.see(f"{num_prompts('maths')} prompts are answered, up to 48 tokens each")
     await stage.pilot.press("escape")
@@ -130,11 +130,11 @@ async def test_building_asks_shows_progress_and_ends_in_the_menu(stage: Stage) -
     assert stage.engine.building() == []
     assert isinstance(stage.app.screen, DomainMenu)
     await stage.pilot.press("ctrl+b")
-    await stage.see("Build a profile of Maths?")
+    await stage.asked_about("Maths")
     await stage.pilot.press("up")
     await stage.until(lambda: isinstance(stage.app.screen, DomainMenu), "another key does not take the question back")
     await stage.pilot.press("ctrl+b")
-    await stage.see("Build a profile of Maths?")
+    await stage.asked_about("Maths")
     await stage.pilot.press("y")
     await stage.until(lambda: stage.engine.building())
     (command,) = stage.engine.building()
@@ -158,7 +158,7 @@ async def test_building_is_cancelled_once_confirmed(stage: Stage, key: str) -> N
     request = await begin_building(stage)
     for answer in ("escape", "y"):
         await stage.pilot.press(key)
-        await stage.see("Stop building the profile of Maths?")
+        await stage.asked_about("Maths")
         assert Cancel(request) not in stage.engine.sent
         await stage.pilot.press(answer)
     await stage.until(lambda: Cancel(request) in stage.engine.sent)
@@ -196,7 +196,7 @@ async def test_esc_in_the_chat_stops_the_answer_then_asks_about_building(stage: 
     stage.engine.end_answer(asked, "", 0, CANCELLED)
     await stage.until(lambda: stage.chat.flow.live is None)
     await stage.pilot.press("escape")
-    await stage.see("Stop building the profile of Maths?")
+    await stage.asked_about("Maths")
     assert Cancel(request) not in stage.engine.sent
     await stage.pilot.press("y")
     await stage.until(lambda: Cancel(request) in stage.engine.sent)
@@ -213,7 +213,7 @@ async def test_the_engine_dies_while_building_and_comes_back(stage: Stage) -> No
     await begin_building(stage)
     stage.engine.die()
     await stage.see("The engine ended at work")
-    await stage.see("listed once the engine is ready")
+    await stage.until(lambda: not stage.bridge.profiles.is_known)
     await stage.open_chat()
     await stage.pilot.press("f8")
     await stage.until(lambda: len(stage.engines) == 2)
@@ -226,9 +226,9 @@ async def test_deleting_asks_first(stage: Stage) -> None:
     await stage.pilot.press("ctrl+d")
     assert "Delete" not in stage.shown().replace("Delete profile", ""), "General has none to delete"
     await stage.pilot.press("down", "ctrl+d")
-    await stage.see("Delete the profile of Maths?")
+    await stage.asked_about("Maths")
     await stage.pilot.press("escape", "ctrl+d")
-    await stage.see("Delete the profile of Maths?")
+    await stage.asked_about("Maths")
     await stage.pilot.press("y")
     await stage.until(lambda: isinstance(stage.engine.sent[-1], DeleteProfile))
     deletion = stage.engine.sent[-1]
@@ -256,9 +256,9 @@ async def test_the_menu_fits_a_small_terminal(stage: Stage) -> None:
     stage.engine.has_profiles(MATHS, DAMAGED)
     await stage.see("88 %, 40 prompts")
     await stage.see("profile unusable")
-    await stage.see("is ready")
+    await stage.loaded()
     await stage.pilot.press("down", "ctrl+b")
-    await stage.see("y: yes · any other key: no")
+    await stage.asked_about("Maths")
     await stage.pilot.press("escape")
     await stage.pilot.resize_terminal(120, 40)
     await stage.see("expected hit rate 88 %, 40 prompts")
@@ -266,7 +266,7 @@ async def test_the_menu_fits_a_small_terminal(stage: Stage) -> None:
 
 async def test_the_configuration_is_shown(stage: Stage) -> None:
     await stage.open_chat()
-    await stage.see("it is often wrong")
+    await stage.loaded()
     commands = {command.title: command for command in stage.app.get_system_commands(stage.app.screen)}
     stage.app.call_later(commands["Show configuration"].callback)
     await stage.until(lambda: isinstance(stage.app.screen, ConfigurationScreen))

@@ -158,7 +158,7 @@ async def test_what_does_not_fit_is_left_out_only_when_that_is_chosen(stage: Sta
     stage.engine.tell(
         Failed(request, "The context is full", "It does not fit.", "Choose.", is_fatal=False, kind="context_full")
     )
-    await stage.see("Leave out the oldest turns")
+    await stage.has_to_decide("trim")
     await stage.pilot.press("f7", "enter")
     await stage.until(lambda: len(stage.engine.submitted()) == 3)
     submit = stage.engine.submitted()[-1]

@@ -103,7 +103,7 @@ class TestSlowEngine:
         await stage.see("building the demo model")
         await stage.see("12 of 30 layers")
         await stage.ask("too early")
-        await stage.see("1 message waiting")
+        await stage.waiting(1)
         assert stage.engine.submitted() == []
         stage.engine.become_ready()
         await stage.until(lambda: len(stage.engine.submitted()) == 1)
@@ -119,11 +119,11 @@ class TestSlowEngine:
     async def test_a_waiting_question_can_be_taken_back(self, stage: Stage) -> None:
         await stage.open_chat()
         await stage.ask("too early")
-        await stage.see("1 message waiting")
+        await stage.waiting(1)
         await stage.pilot.press("escape")
         await stage.until(lambda: stage.chat.query_one(Prompt).text == "too early")
         stage.engine.become_ready()
-        await stage.see("it is often wrong")
+        await stage.loaded()
         assert stage.engine.submitted() == []
 
     async def test_a_model_that_cannot_be_loaded(self, stage: Stage) -> None:
@@ -135,7 +135,7 @@ class TestSlowEngine:
         await stage.until(lambda: [type(command) for command in stage.engine.sent] == [Load, Load])
         assert len(stage.engines) == 1, "the process lives: it need not import torch again"
         stage.engine.become_ready()
-        await stage.see("it is often wrong")
+        await stage.loaded()
 
     @pytest.mark.parametrize("is_in_menu", [True, False])
     async def test_loading_can_be_stopped_and_taken_up_again(self, stage: Stage, is_in_menu: bool) -> None:

@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from textual.widgets import Input, OptionList
+from textual.widgets import Input, OptionList, Static
 
 from app.ui.screens.chat import ChatScreen
 from app.ui.screens.domain_menu import DomainMenu
@@ -41,6 +41,11 @@ def saved(stage: Stage) -> dict[str, dict[str, object]]:
     return tomllib.loads(stage.settings.file.path.read_text())
 
 
+def shows(stage: Stage, selector: str) -> bool:
+    """That question is on screen."""
+    return any(part.display for part in stage.app.screen.query(selector))
+
+
 def loads(stage: Stage) -> list[Load]:
     return [command for command in stage.engine.sent if isinstance(command, Load)]
 
@@ -55,7 +60,7 @@ class TestFirstRun:
         await stage.see("Welcome to moe-chat")
         assert loads(stage) == [], "nothing is loaded before the user has said what"
         await stage.pilot.press("enter")
-        await stage.see("How much of it on the device?")
+        await stage.until(lambda: shows(stage, "#welcome-memory"))
         await stage.pilot.press("enter")
         await stage.until(lambda: isinstance(stage.app.screen, DomainMenu))
         await stage.until(lambda: [load.config.residency for load in loads(stage)] == [0.5])
@@ -70,7 +75,8 @@ class TestFirstRun:
         await stage.pilot.press("down", "enter")
         await stage.see("What is free")
         await stage.pilot.press("tab", *"lots", "enter")
-        await stage.see("It is a number of bytes, such as 6GiB")
+        complaint = stage.app.screen.query_one("#budget-about", Static)
+        await stage.until(lambda: "6GiB" in str(complaint.content))
         stage.app.screen.query_one("#budget", Input).value = "6GiB"
         await stage.pilot.press("enter")
         await stage.until(lambda: loads(stage))
@@ -80,9 +86,9 @@ class TestFirstRun:
 
     async def test_escape_takes_what_is_set(self, stage: Stage) -> None:
         await stage.pilot.press("enter")
-        await stage.see("How much of it")
+        await stage.until(lambda: shows(stage, "#welcome-memory"))
         await stage.pilot.press("escape")
-        await stage.see("Which model?")
+        await stage.until(lambda: shows(stage, "#welcome-model"))
         await stage.pilot.press("escape")
         await stage.until(lambda: isinstance(stage.app.screen, DomainMenu))
         await stage.until(lambda: loads(stage))
@@ -90,7 +96,7 @@ class TestFirstRun:
 
     @pytest.mark.parametrize("size", [(80, 24), (50, 14)])
     async def test_it_fits_a_small_terminal(self, stage: Stage) -> None:
-        await stage.see("Which model?")
+        await stage.until(lambda: shows(stage, "#welcome-model"))
         await stage.see("The demo")
         await stage.pilot.press("enter")
         await stage.see("Half of the experts")
