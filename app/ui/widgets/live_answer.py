@@ -29,6 +29,8 @@ class LiveAnswer(GrowingLines):
         self._open, self._num_grown = "", 0
         """What stands behind them, and how often it has grown since it was taken in."""
         self._open_tokens: list[Token] = []
+        self._block_lines = 0
+        """Of the last block, when it was laid out."""
         self._take(markdown)
 
     def grow(self, added: str) -> None:
@@ -80,10 +82,11 @@ class LiveAnswer(GrowingLines):
                 return True
         self._open += added
         self._num_grown += 1
-        if self._num_grown <= self._open.count("\n") // _LINES_A_BEAT:
+        if self._num_grown <= self._block_lines // _LINES_A_BEAT:
             return False
         self._num_grown = 0
         self._parse()
+        self._block_lines = self._open.count("\n")
         return True
 
     def _parse(self) -> None:
