@@ -95,16 +95,26 @@ class LiveAnswer(GrowingLines):
         self._open_tokens = parser().parse(self._open)
         lines = self._open.split("\n")
         blocks = [token for token in self._open_tokens if token.level == 0 and token.map]
-        start = blocks[-1].map[0] if blocks and blocks[-1].map else 0
-        if start >= len(lines) - 1:
-            return
+        start = _start(blocks, -1)
+        is_sure = start < len(lines) - 1
+        if not is_sure:
+            if len(blocks) < 3:
+                return
+            start = _start(blocks, -2)
         if len(blocks) > 1:
             self._parts.append(parser().parse("\n".join(lines[:start])))
             self._open = "\n".join(lines[start:])
             self._open_tokens = parser().parse(self._open)
+        if not is_sure:
+            return
         if blocks and blocks[-1].type == "fence":
             code = GrowingCode(lines[start])
             self._parts.append(code)
             self._open, self._open_tokens = code.grow("\n".join(lines[start + 1 :])), []
             if not code.is_open:
                 self._parse()
+
+
+def _start(blocks: list[Token], number: int) -> int:
+    """The first line of a block."""
+    return blocks[number].map[0] if blocks and blocks[number].map else 0  # type: ignore[index]
