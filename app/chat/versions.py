@@ -67,15 +67,18 @@ class VersionRow(NamedTuple):
 
 
 def version_rows(kept: Sequence[tuple[ChatRecord, list[TurnRecord]]]) -> list[VersionRow]:
-    """A row for each of the chats, which are linked. A circle of links is cut where it is met first."""
+    """A row for each of the chats, which are linked: below the one that it shares its beginning with.
+
+    A circle of links is cut where it is met first.
+    """
     turns_of = {chat.chat_id: turns for chat, turns in kept}
     by_age = sorted((chat for chat, _ in kept), key=lambda chat: (chat.created_at, chat.chat_id))
     number_of = {chat.chat_id: number for number, chat in enumerate(by_age, 1)}
     children: dict[str | None, list[ChatRecord]] = {}
-    placed: set[str] = set()
+    placed: dict[str, ChatRecord] = {}
     for chat in parents_first(by_age):
-        children.setdefault(chat.parent_chat_id if chat.parent_chat_id in placed else None, []).append(chat)
-        placed.add(chat.chat_id)
+        children.setdefault(_above(placed, chat), []).append(chat)
+        placed[chat.chat_id] = chat
     rows: list[VersionRow] = []
 
     waiting = [(chat, "", "") for chat in reversed(children.get(None, []))]
@@ -89,6 +92,21 @@ def version_rows(kept: Sequence[tuple[ChatRecord, list[TurnRecord]]]) -> list[Ve
             is_last = branch is branches[-1]
             waiting.append((branch, below + ("└─ " if is_last else "├─ "), below + ("   " if is_last else "│  ")))
     return rows
+
+
+def _above(placed: Mapping[str, ChatRecord], chat: ChatRecord) -> str | None:
+    """The chat that the last shared turn was written in: that of a branch may be its parent's."""
+    above = placed.get(chat.parent_chat_id or "")
+    for _ in placed:  # a circle is not gone round for ever
+        if above is None or not _is_shared(above, chat.branched_at) or above.parent_chat_id not in placed:
+            break
+        above = placed[above.parent_chat_id]
+    return None if above is None else above.chat_id
+
+
+def _is_shared(chat: ChatRecord, position: int | None) -> bool:
+    """Whether a chat has what stands at a position from its parent."""
+    return position is not None and chat.branched_at is not None and position <= chat.branched_at
 
 
 def _row(chat: ChatRecord, turns: list[TurnRecord], lines: str, number: int) -> VersionRow:

@@ -208,7 +208,7 @@ COMMANDS: tuple[Command, ...] = (
             True),
     Command("chats.undo", "ctrl+u", "Undo", "restore the last deleted chat", "List of chats", "undo", "Undo", True),
     Command("chats.bin", "ctrl+b", "Bin", "what was deleted", "List of chats", "bin", "Bin", True),
-    Command("sheet.choose", "enter", "Choose", "restore it, or go to it", "List of chats", "choose", "Choose"),
+    Command("sheet.choose", "enter", "Choose", "restore it, or go to it", "List of chats", "choose", "Choose", True),
     Command("sheet.back", "escape", "Back", "back to where you were", "List of chats", "back", "Back", True),
     Command("chats.back", "escape", "Back", "back to where you were", "List of chats", "back", "Back", True),
     # The settings

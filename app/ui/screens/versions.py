@@ -56,17 +56,15 @@ class VersionsScreen(AboutChat, ModalScreen[str | None]):
 
 
 def _option(row: VersionRow, open_chat_id: str) -> Option:
-    """The place in the tree, then what begins there: a question, or an answer behind an arrow."""
-    begins = visible(row.begins) if row.begins else "no text yet"
-    about = f"  {num_turns(row.num_turns)} · {when(row.updated_at)}"
-    here = " · here" if row.chat_id == open_chat_id else ""
+    """The place in the tree, then what begins there: a question, or an answer. The end may be cut."""
+    about = f"{num_turns(row.num_turns)} · {when(row.updated_at)}  "
     return Option(
         Content.assemble(
             (row.lines, "$faint"),
             (f"{row.number} ", "bold $primary"),
-            ("answer: " if row.is_answer else "", "$quiet"),
-            begins[:60] + ("…" if len(begins) > 60 else ""),
+            ("here · " if row.chat_id == open_chat_id else "", "$primary"),
             (about, "$quiet"),
-            (here, "$primary"),
+            ("answer: " if row.is_answer else "", "$quiet"),
+            visible(row.begins) if row.begins else "no text yet",
         )
     )

@@ -46,6 +46,7 @@ async def test_a_stopped_answer_is_left_out_of_the_context(stage: Stage) -> None
     await stage.see("in the context of what follows  ·  alt+i leaves it out")
     await stage.pilot.press("alt+up", "alt+i")
     await stage.see("not in the context of what follows  ·  alt+i puts it in")
+    await stage.pilot.press("escape")
     await stage.ask_ready("two")
     assert _told(stage) == ["two"]
     stage.engine.end_answer(stage.engine.submitted()[-1].request_id, "Answer.", 1)

@@ -30,7 +30,7 @@ async def test_the_tree_shows_every_version_and_goes_to_one(stage: Stage) -> Non
     await stage.see("version 3 of 3")
     await stage.pilot.press("alt+t")
     await stage.until(lambda: isinstance(stage.app.screen, VersionsScreen))
-    await stage.see("└─ 3 answer: A third one.")
+    await stage.see("└─ 3 here · 2 turns · just now  answer: A third one.")
     tree = stage.app.screen.query_one(OptionList)
     assert [tree.highlighted, len(tree.options)] == [2, 3]
     await stage.pilot.press("up", "enter")
@@ -97,12 +97,15 @@ def test_a_tree_of_linked_chats_has_each_once_even_in_a_circle() -> None:
         record = ChatRecord("", "", "", chat_id=name, created_at=name, parent_chat_id=parent, branched_at=at)
         return record, [TurnRecord(name, 0, "user", f"question {name}"), TurnRecord(name, 1, "assistant", name * 3)]
 
-    rows = version_rows([chat("a"), chat("b", "a", 0), chat("c", "b", 0), chat("d", "a", -1)])
+    rows = version_rows([chat("a"), chat("b", "a", 0), chat("c", "b", 0), chat("d", "a", -1), chat("e", "b", 1)])
     assert [(row.lines, row.chat_id, row.number, row.begins) for row in rows] == [
         ("", "a", 1, "question a"),
         ("├─ ", "d", 4, "question d"),
-        ("└─ ", "b", 2, "bbb"),
-        ("   └─ ", "c", 3, "ccc"),
+        ("├─ ", "b", 2, "bbb"),
+        ("│  └─ ", "e", 5, ""),
+        ("└─ ", "c", 3, "ccc"),
     ]
     circle = version_rows([chat("a", "c", 0), chat("b", "a", 0), chat("c", "b", 0)])
     assert sorted(row.chat_id for row in circle) == ["a", "b", "c"]
+    circle = version_rows([chat("a", "c", 0), chat("b", "a", 0), chat("c", "b", 0), chat("d", "b", 0)])
+    assert sorted(row.chat_id for row in circle) == ["a", "b", "c", "d"]
