@@ -18,7 +18,7 @@ chat: $(VENV)/.installed
 	@exec $(BIN)/moe-chat $(ARGS)
 
 test: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 test-all: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -m "" $(ARGS)

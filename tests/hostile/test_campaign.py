@@ -10,7 +10,7 @@ from tests.hostile.campaign import Campaign, Result, campaign, summary
 from tests.hostile.mutations import AS_IT_IS, CODE, Case, make_cases
 from tests.hostile.templates import ENDLESS
 
-NUM_SAMPLE = 70
+NUM_SAMPLE = 42
 NUM_ALL = 1120
 
 

@@ -15,14 +15,14 @@ from engine.events import Failed, MemoryUse
 from tests.functional.engine.running_engine import RunningEngine, config_of
 
 NewEngine = Callable[[], RunningEngine]
-PROMPT = "The river ran past the mill, and the miller counted the sacks of grain. " * 36
+PROMPT = "The river ran past the mill, and the miller counted the sacks of grain. " * 20
 MIB = 1 << 20
 
 
 def peak_of_long_turn(engine: RunningEngine) -> MemoryUse:
-    """Memory after a prompt of more than 600 tokens and an answer of 24."""
-    ended = engine.ask(1, PROMPT, max_new_tok=24)
-    assert ended.stats.prompt_tok > 600
+    """Memory after a prompt of two chunks and an answer of 12."""
+    ended = engine.ask(1, PROMPT, max_new_tok=12)
+    assert ended.stats.prompt_tok > 300
     assert ended.stats.counters.misses > 0
     return engine.until_snapshot(lambda snapshot: snapshot.phase == "idle").memory
 

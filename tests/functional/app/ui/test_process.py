@@ -106,7 +106,7 @@ def _long(stage: Callable[[Terminal], None], way: str) -> object:
     [
         (load, "ctrl+q"),
         (load, "SIGINT"),
-        (load, "SIGTERM"),
+        _long(load, "SIGTERM"),
         (load, "SIGHUP"),
         (prefill, "ctrl+q"),
         (decode, "SIGINT"),
