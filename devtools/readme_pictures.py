@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 from textual.pilot import Pilot
 
-from app.engine_link.bridge import EngineBridge
-from app.engine_link.launch import make_link
+from app.engine_link.bridge import EngineBridge, make_link
 from app.settings.settings import Settings
 from app.storage.paths import AppPaths
 from app.storage.store import ChatStore

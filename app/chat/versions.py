@@ -98,9 +98,9 @@ def _above(placed: Mapping[str, ChatRecord], chat: ChatRecord) -> str | None:
     """The chat that the last shared turn was written in: that of a branch may be its parent's."""
     above = placed.get(chat.parent_chat_id or "")
     for _ in placed:  # a circle is not gone round for ever
-        if above is None or not _is_shared(above, chat.branched_at) or above.parent_chat_id not in placed:
+        if above is None or not _is_shared(above, chat.branched_at) or (above.parent_chat_id or "") not in placed:
             break
-        above = placed[above.parent_chat_id]
+        above = placed[above.parent_chat_id or ""]
     return None if above is None else above.chat_id
 
 

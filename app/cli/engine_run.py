@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from app.cli.output.screen import HeadlessScreen
-from app.engine_link.bridge import EngineLink
-from app.engine_link.launch import make_link
+from app.engine_link.bridge import EngineLink, make_link
 from app.process.instance import InstanceLock
 from app.storage.paths import AppPaths, make_private
 from engine.api import Load

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from app.domains.profile_book import ProfileBook
 from app.formatting.progress_line import Pace
+from app.storage.paths import AppPaths
 from engine.api import Cancel, Command, Load, SetMode
 from engine.config import APPROX, EXACT, EngineConfig
 from engine.errors import EngineDiedError
@@ -72,6 +73,13 @@ class EngineState(Enum):
     LOAD_FAILED = "load failed"
     """The process lives and has no model."""
     DEAD = "dead"
+
+
+def make_link(paths: AppPaths) -> EngineLink:
+    """A fresh, unstarted client that logs to the engine's log: the only place that names the real client."""
+    from engine.client import EngineClient
+
+    return EngineClient(paths.engine_log)
 
 
 class EngineBridge:

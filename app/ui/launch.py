@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from app.engine_link.bridge import EngineBridge
-from app.engine_link.launch import make_link
+from app.engine_link.bridge import EngineBridge, make_link
 from app.formatting.sanitise import whole
 from app.process.instance import InstanceLock
 from app.settings.schema import START_LAST, THEME_SYSTEM

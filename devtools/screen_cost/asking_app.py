@@ -12,8 +12,7 @@ from app.cli.answer import HeadlessAnswers
 from app.cli.engine_run import EngineFailure, Interrupt
 from app.cli.output.screen import HeadlessScreen
 from app.domains.domain import domain_called
-from app.engine_link.bridge import EngineBridge, EngineLink
-from app.engine_link.launch import make_link
+from app.engine_link.bridge import EngineBridge, EngineLink, make_link
 from app.formatting import figures
 from app.settings.settings import Settings
 from app.storage.paths import AppPaths

@@ -89,11 +89,8 @@ def _profile(arguments: argparse.Namespace) -> Profiling:
         case "delete":
             return DeleteProfile(_REQUEST_ID, arguments.domain)
     if arguments.domain is not None and arguments.name:
-        raise ConfigError(
-            "--domain takes the prompts that are shipped with it; it contradicts --prompts and --name.",
-            "Give --domain alone, or --prompts FILE --name NAME.",
-        )
-    if bool(arguments.prompts) != bool(arguments.name):
+        raise ConfigError("--domain has a profile of its own name; it contradicts --name.", "Give one.")
+    if arguments.domain is None and bool(arguments.prompts) != bool(arguments.name):
         raise ConfigError("--prompts and --name go together.", "Write it like --prompts questions.jsonl --name mine.")
     prompts = _prompts(arguments)
     return BuildProfile(

@@ -17,8 +17,8 @@ from app.cli.engine_run import (
     running_engine,
     started_engine,
 )
-from app.cli.output.report import print_report
 from app.cli.output.screen import HeadlessScreen
+from app.cli.output.terminal_text import print_report
 from app.engine_link.bridge import EngineLink
 from app.settings.settings import Settings
 from app.storage.paths import AppPaths

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import sys
+from collections.abc import Mapping, Sequence
 from typing import IO
 
 from app.formatting.sanitise import json_text, visible
@@ -123,3 +124,16 @@ def _write_encoded(stream: IO[str], text: str) -> None:
         encoding = getattr(stream, "encoding", None) or "ascii"
         stream.write(text.encode(encoding, "replace").decode(encoding))
     stream.flush()
+
+
+def print_report(
+    lines: Sequence[str], figures: Mapping[str, object], settings: Mapping[str, str], *, is_json: bool
+) -> None:
+    """The report, and the settings that it was made under where they are not the defaults."""
+    if is_json:
+        under = {"settings": dict(settings)} if settings else {}
+        say_json({**under, **figures})
+        return
+    say("\n".join(lines))
+    if settings:
+        say("settings: " + ", ".join(f"{key} = {text}" for key, text in settings.items()))

@@ -8,10 +8,9 @@ from app.chat.conversation import Conversation
 from app.chat.exchange import Exchange
 from app.ui.key_map import key_for
 from app.ui.widgets.decision_bar import Choice, DecisionBar
-from app.ui.widgets.prompt import Prompt
 
 if TYPE_CHECKING:
-    from app.ui.screens.chat_actions import ChatActions
+    from app.ui.screens.chat import ChatScreen
 
 _TRIM, _NEW_CHAT, _BACK, _LEAVE = "trim", "new", "back", "leave"
 _BRANCHING = ("chat.turn_before", "chat.turn_after", "turn.branch")
@@ -20,7 +19,7 @@ _BRANCHING = ("chat.turn_before", "chat.turn_after", "turn.branch")
 class FullContext:
     """The decision of a chat screen, shown in its DecisionBar. It is about one exchange, and goes with it."""
 
-    def __init__(self, chat: ChatActions) -> None:
+    def __init__(self, chat: ChatScreen) -> None:
         self._chat = chat
         self._about: tuple[Conversation, Exchange] | None = None
 
@@ -61,7 +60,7 @@ class FullContext:
         """Nothing is to be decided any more."""
         self._about = None
         if self._chat.focused is not None and self._bar in self._chat.focused.ancestors:
-            self._chat.query_one(Prompt).focus()
+            self._chat.prompt.focus()
         self._bar.display = False
         self._chat.refresh_bindings()
 
@@ -71,16 +70,16 @@ class FullContext:
             return ""
         _, exchange = self._about
         self.close()
-        chat, prompt = self._chat, self._chat.query_one(Prompt)
+        chat, prompt = self._chat, self._chat.prompt
         if choice == _TRIM:
-            step = chat.turns.go_on if _is_answered(exchange) else chat.turns.regenerate
+            step = chat.turn_actions.steps.go_on if _is_answered(exchange) else chat.turn_actions.steps.regenerate
             return await step(exchange, trims_oldest=True)
         if choice == _NEW_CHAT:
             await chat.run_action("new_chat")
             if not _is_answered(exchange):
                 prompt.give_back(exchange.question.text)
         elif choice == _BACK:
-            await chat.action_to_turn(-1)
+            await chat.turn_actions.action_to_turn(-1)
             before, after, branch = (key_for(chat, action) for action in _BRANCHING)
             return f"{before} and {after} move between turns; {branch} goes on from one."
         return ""

@@ -74,9 +74,15 @@ def outcomes(counters: Counters) -> tuple[tuple[str, int], ...]:
 
 
 class Maximisable(Widget):
-    """What every panel does with a double click and with its keys."""
+    """What every panel has, and does with a double click and with its keys."""
 
-    is_maximised: bool
+    def __init__(
+        self, widget_id: str | None = None, history: PanelHistory | None = None, *, is_maximised: bool = False
+    ) -> None:
+        super().__init__(id=widget_id, classes="-maximised" if is_maximised else "")
+        self.history = history or PanelHistory()
+        self.is_maximised = is_maximised
+        self._snapshot: Snapshot | None = None
 
     def on_click(self, event: events.Click) -> None:
         if event.chain == 2:
@@ -112,10 +118,7 @@ class Panel(Maximisable, can_focus=True):
     def __init__(
         self, widget_id: str | None = None, history: PanelHistory | None = None, *, is_maximised: bool = False
     ) -> None:
-        super().__init__(id=widget_id, classes="-maximised" if is_maximised else "")
-        self.history = history or PanelHistory()
-        self.is_maximised = is_maximised
-        self._snapshot: Snapshot | None = None
+        super().__init__(widget_id, history, is_maximised=is_maximised)
         self._lines: list[Content] = []
 
     def lines(self, snapshot: Snapshot, width: int) -> list[Content]:

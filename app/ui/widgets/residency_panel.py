@@ -12,7 +12,6 @@ from textual.widgets import Static
 
 from app.formatting import figures
 from app.telemetry.expert_use import HOT
-from app.telemetry.panel_history import PanelHistory
 from app.ui.key_map import bindings_of
 from app.ui.widgets.panel import Maximisable, heading, wrapped
 from app.ui.widgets.residency_map import GLYPHS, ResidencyMap
@@ -42,19 +41,11 @@ def legend(*, is_by_slot: bool = False, are_halves: bool = False) -> list[Conten
     ]
 
 
-class ResidencyPanel(Vertical, Maximisable):
+class ResidencyPanel(Maximisable, Vertical):
     """Experts on the device, of all."""
 
     TITLE = "RESIDENCY"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_of("panel")]
-
-    def __init__(
-        self, widget_id: str | None = None, history: PanelHistory | None = None, *, is_maximised: bool = False
-    ) -> None:
-        super().__init__(id=widget_id, classes="-maximised" if is_maximised else "")
-        self.history = history or PanelHistory()
-        self.is_maximised = is_maximised
-        self._snapshot: Snapshot | None = None
 
     def compose(self) -> ComposeResult:
         yield Static(id="residency-heading", markup=False)

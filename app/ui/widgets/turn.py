@@ -19,9 +19,8 @@ from app.chat import footnote
 from app.chat.exchange import Exchange
 from app.formatting.sanitise import visible
 from app.ui.key_map import bindings_of, key_for
-from app.ui.widgets.finished_answer import FinishedAnswer
+from app.ui.widgets.answer_text import FinishedAnswer, LiveAnswer
 from app.ui.widgets.footnote_lines import FootnoteLines
-from app.ui.widgets.live_answer import LiveAnswer
 from app.ui.widgets.text_lines import TextLines
 from app.ui.widgets.thinking_block import ThinkingBlock
 

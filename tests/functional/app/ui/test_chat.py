@@ -10,7 +10,7 @@ from app.storage.store import ChatStore
 from app.ui.screens.chat import ChatScreen
 from app.ui.screens.domain_menu import DomainMenu
 from app.ui.screens.help import HelpScreen
-from app.ui.widgets.finished_answer import FinishedAnswer
+from app.ui.widgets.answer_text import FinishedAnswer
 from app.ui.widgets.prompt import Prompt
 from engine.api import Cancel, Load, Message, SetMode
 from engine.config import APPROX, EXACT

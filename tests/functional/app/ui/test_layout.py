@@ -12,7 +12,7 @@ from app.storage.records import USER, ChatRecord, TurnRecord
 from app.storage.store import ChatStore
 from app.ui.screens.model_picker import ModelPicker
 from app.ui.screens.sheets import ConfigurationScreen
-from app.ui.widgets.finished_answer import FinishedAnswer
+from app.ui.widgets.answer_text import FinishedAnswer
 from app.ui.widgets.panel_column import PanelColumn
 from app.ui.widgets.status_line import StatusLine
 from app.ui.widgets.transcript import Transcript

@@ -11,8 +11,8 @@ from textual.widgets import Input
 from app.storage.records import ASSISTANT, PARTIAL, USER, ChatRecord, TurnRecord
 from app.storage.store import ChatStore
 from app.ui.screens.chats import ChatsScreen
+from app.ui.widgets.answer_text import FinishedAnswer
 from app.ui.widgets.find_bar import FindBar
-from app.ui.widgets.finished_answer import FinishedAnswer
 from app.ui.widgets.prompt import Prompt
 from app.ui.widgets.thinking_block import ThinkingBlock
 from app.ui.widgets.transcript import Transcript

@@ -19,8 +19,7 @@ from app.chat.exchange import Exchange
 from app.storage.records import ASSISTANT, COMPLETE, PARTIAL, USER, TurnRecord
 from app.ui.markdown_style import FinishedMarkdown, plain_text
 from app.ui.themes import DARK, load_themes
-from app.ui.widgets.finished_answer import FinishedAnswer
-from app.ui.widgets.live_answer import LiveAnswer
+from app.ui.widgets.answer_text import FinishedAnswer, LiveAnswer
 from app.ui.widgets.memory_bar import MemoryBar
 from app.ui.widgets.residency_map import GLYPHS, ResidencyMap
 from app.ui.widgets.text_lines import TextLines

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from app.chat import clipboard, external_editor
-from app.chat.find import pattern_of
 from app.chat.pasted import PastedTexts
 from app.chat.prompt_history import MAX_BYTES, MAX_CHARACTERS, MAX_ENTRIES, PromptHistory
+from app.ui.widgets.find_bar import pattern_of
 from app.ui.widgets.text_lines import spans_of
 
 

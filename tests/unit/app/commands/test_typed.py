@@ -7,14 +7,14 @@ import pytest
 from app.cli.commands.plain_commands import PlainChat
 from app.commands.table import COMMANDS, Command
 from app.commands.typed import completions, read, slash_commands
-from app.ui.screens.chat import ChatScreen
+from app.ui.screens.prompt_actions import PromptActions
 
 
 @pytest.mark.parametrize("command", tuple(slash_commands(on_screen=True)), ids=lambda command: command.name)
 def test_every_slash_command_is_bound_wherever_it_can_be_typed(command: Command) -> None:
     assert command.call
     if command.argument or command.call.startswith("command("):
-        assert hasattr(ChatScreen, f"command_{command.name}")
+        assert hasattr(PromptActions, f"command_{command.name}")
     assert command.needs_screen != hasattr(PlainChat, f"command_{command.name}")
 
 

@@ -1,4 +1,4 @@
-"""The answer that is being written, looking as it will when it is finished."""
+"""An answer's Markdown as lines: while it is written, looking as it will when it is finished, and once it is."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from app.ui.code_colours import Line, code_segments
 from app.ui.growing_code import GrowingCode
 from app.ui.markdown_style import FinishedMarkdown, parser
 from app.ui.widgets.growing_lines import GrowingLines
+from app.ui.widgets.text_lines import TextLines
 
 _LINES_A_BEAT = 64
 """Where the last block is longer, it is laid out anew only with every second growth, and so on: a table or a list
@@ -113,6 +114,18 @@ class LiveAnswer(GrowingLines):
             self._open, self._open_tokens = code.grow("\n".join(lines[start + 1 :])), []
             if not code.is_open:
                 self._parse()
+
+
+class FinishedAnswer(TextLines):
+    """An answer that will not change any more."""
+
+    def __init__(self, markdown: str) -> None:
+        super().__init__()
+        self.markdown = markdown
+        self._tokens = parser().parse(markdown)
+
+    def renderable(self, *, is_seen: bool) -> FinishedMarkdown:
+        return FinishedMarkdown(self._tokens, self.app.theme_variables, highlights=is_seen)
 
 
 def _start(blocks: list[Token], number: int) -> int:

@@ -1,25 +1,31 @@
-"""Slash commands: completed while they are typed, and carried out."""
+"""What is typed into the prompt: messages, slash commands with their completion, and texts of the user's own editor."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
-from textual import on
-from textual.widgets import Input, TextArea
+from textual.app import SuspendNotSupported
+from textual.widgets import Input
 
 from app.chat.conversation import Conversation
+from app.chat.external_editor import edit
 from app.commands import typed
 from app.domains.domain import all_domains
 from app.storage import answer_record, export
 from app.ui.key_map import key_for
-from app.ui.screens.chat_actions import ChatActions
 from app.ui.screens.sheets import TextSheet
 from app.ui.widgets.command_list import CommandList
 from app.ui.widgets.find_bar import FindBar
-from app.ui.widgets.prompt import Prompt
 from engine.config import APPROX, EXACT
 from engine.errors import MoeChatError
+
+if TYPE_CHECKING:
+    from app.ui.screens.chat import ChatScreen
+
+_EDITOR = "editor"
 
 _COPIES = (
     ("answer", "the last answer"),
@@ -29,28 +35,32 @@ _COPIES = (
 )
 
 
-class ChatCommands(ChatActions):
-    """What is typed into the prompt: messages and commands."""
+class PromptActions:
+    """Sends messages and carries out slash commands: what is typed behind one is taken by `command_<name>`."""
 
-    async def on_prompt_submitted(self, message: Prompt.Submitted) -> None:
-        command, argument, text, problem = typed.read(message.text)
+    def __init__(self, chat: ChatScreen) -> None:
+        self._chat = chat
+
+    async def submit(self, written: str) -> None:
+        """Send a message, or carry out a command."""
+        command, argument, text, problem = typed.read(written)
         if problem:
-            self.notify(problem, severity="warning", timeout=6, markup=False)
-            self.query_one(Prompt).give_back(message.text)
+            self._chat.notify(problem, severity="warning", timeout=6, markup=False)
+            self._chat.prompt.give_back(written)
             return
-        self.query_one(Prompt).remember(message.text)
+        self._chat.prompt.remember(written)
         if command is None:
-            await self.ask(text)
+            await self._chat.ask(text)
         elif not argument:
-            await self.run_action(command.action)
+            await self._chat.run_action(command.action)
         else:
             await self._carry_out(command.name, argument)
 
     async def action_command(self, name: str) -> None:
         """A slash command without a key, chosen in the palette: typed for the user where something has to follow."""
         if typed.read(f"/{name}").command is None:
-            self.query_one(Prompt).set_text(f"/{name} ")
-            self.query_one(Prompt).focus()
+            self._chat.prompt.set_text(f"/{name} ")
+            self._chat.prompt.focus()
         else:
             await self._carry_out(name, "")
 
@@ -58,31 +68,44 @@ class ChatCommands(ChatActions):
         carry_out: Callable[[str], Awaitable[None]] = getattr(self, f"command_{name}")
         await carry_out(argument)
 
+    def action_edit_externally(self) -> None:
+        """Write the message in the user's own editor; what the engine writes meanwhile is kept."""
+        if not any(worker.group == _EDITOR for worker in self._chat.workers):
+            self._chat.run_worker(self._edit_externally(), group=_EDITOR)
+
+    async def _edit_externally(self) -> None:
+        prompt = self._chat.prompt
+        try:
+            with self._chat.app.batch_update(), self._chat.app.suspend():  # nothing is drawn meanwhile
+                text = await asyncio.to_thread(edit, prompt.whole_text)
+        except MoeChatError as error:
+            self._chat.notify(f"{error.message} {error.hint}", severity="error", markup=False)
+        except SuspendNotSupported:
+            self._chat.notify("This terminal cannot be handed to an editor.", severity="error")
+        else:
+            prompt.set_text(text)
+            prompt.focus()
+
     # Completion
 
-    @on(TextArea.Changed, "#prompt")
-    def offer_completions(self, event: TextArea.Changed) -> None:
+    def offer_completions(self, text: str) -> None:
         """Open the list while a command is typed."""
-        text = event.text_area.text
         offered = typed.completions(text, self._choices()) if text.startswith("/") else []
         is_whole = len(offered) == 1 and offered[0].text == text
-        self.query_one(CommandList).show([] if is_whole else offered)
-        self.query_one(Prompt).is_steering = bool(offered) and not is_whole
+        self._chat.query_one(CommandList).show([] if is_whole else offered)
+        self._chat.prompt.is_steering = bool(offered) and not is_whole
 
-    def on_prompt_steered(self, message: Prompt.Steered) -> None:
-        offered = self.query_one(CommandList)
-        if message.key in ("up", "down"):
-            offered.move(1 if message.key == "down" else -1)
+    def steer(self, key: str) -> None:
+        """A key of the prompt while the list is open."""
+        offered = self._chat.query_one(CommandList)
+        if key in ("up", "down"):
+            offered.move(1 if key == "down" else -1)
         elif offered.chosen is not None:
-            self._take(offered.chosen, is_sent=message.key == "enter")
+            self.take(offered.chosen, is_sent=key == "enter")
 
-    def on_command_list_chosen(self, message: CommandList.Chosen) -> None:
-        self._take(message.completion, is_sent=False)
-        self.query_one(Prompt).focus()
-
-    def _take(self, chosen: typed.Completion, *, is_sent: bool) -> None:
+    def take(self, chosen: typed.Completion, *, is_sent: bool) -> None:
         """Complete the line; send it where that is what was meant and nothing has to follow."""
-        prompt = self.query_one(Prompt)
+        prompt = self._chat.prompt
         command = typed.read(chosen.text).command
         more = command is not None and bool(command.argument) and " " not in chosen.text
         if is_sent and command is not None:
@@ -92,7 +115,7 @@ class ChatCommands(ChatActions):
             prompt.set_text(chosen.text + (" " if more else ""))
 
     def _choices(self) -> dict[str, tuple[tuple[str, str], ...]]:
-        ready = self.flow.bridge.ready
+        ready = self._chat.flow.bridge.ready
         thinking: tuple[tuple[str, str], ...] = (("show", "open it everywhere"), ("fold", "fold it everywhere"))
         if ready is not None and ready.thinking_choices:
             thinking += (("default", "as the model's template has it"),)
@@ -109,69 +132,69 @@ class ChatCommands(ChatActions):
 
     async def command_title(self, title: str) -> None:
         """Call the chat something."""
-        self.flow.recorder.rename(self.flow.conversation.chat_id, title)
-        self.notify(f"This chat is called “{title}”.", markup=False)
+        self._chat.flow.recorder.rename(self._chat.flow.conversation.chat_id, title)
+        self._chat.notify(f"This chat is called “{title}”.", markup=False)
 
     async def command_system(self, text: str) -> None:
         """Show or set what the model is told first."""
-        conversation = self.flow.conversation
+        conversation = self._chat.flow.conversation
         if text:
             conversation.set_system_prompt(text)
-            self.notify("The model is told that from the next question on.")
+            self._chat.notify("The model is told that from the next question on.")
         else:
             shown = conversation.chat.system_prompt or "Nothing: the model's own default holds."
-            self.app.push_screen(TextSheet("What the model is told first", [shown]))
+            self._chat.app.push_screen(TextSheet("What the model is told first", [shown]))
 
     async def command_domain(self, name: str) -> None:
         """Begin a chat in a domain."""
         known = {domain.name: domain.name for domain in all_domains()}
         known |= {domain.title.lower(): domain.name for domain in all_domains()}
-        known |= {own: own for own in self.flow.bridge.profiles.names()}
+        known |= {own: own for own in self._chat.flow.bridge.profiles.names()}
         wanted = known.get(name) or known.get(name.lower())
         if wanted is None:
-            words = f"There is no domain {name}; {key_for(self, 'app.domain')} lists them."
-            self.notify(words, severity="warning", markup=False)
+            words = f"There is no domain {name}; {key_for(self._chat, 'app.domain')} lists them."
+            self._chat.notify(words, severity="warning", markup=False)
         else:
-            await self.run_action(f"app.begin_domain({wanted!r})")
+            await self._chat.run_action(f"app.begin_domain({wanted!r})")
 
     async def command_mode(self, mode: str) -> None:
         """Exact or approximate."""
         if mode not in (EXACT, APPROX):
-            self.notify(f"The mode is {EXACT} or {APPROX}.", severity="warning")
+            self._chat.notify(f"The mode is {EXACT} or {APPROX}.", severity="warning")
         else:
-            await self.run_action(f"ask_mode({mode!r})")
+            await self._chat.run_action(f"ask_mode({mode!r})")
 
     async def command_thinking(self, choice: str) -> None:
         """Whether or how much the model thinks, or whether that is shown."""
-        ready = self.flow.bridge.ready
+        ready = self._chat.flow.bridge.ready
         known = ready.thinking_choices if ready is not None else ()
         if choice in ("show", "fold"):
-            self.transcript.show_all_thinking(choice == "show")
+            self._chat.transcript.show_all_thinking(choice == "show")
         elif choice == "default" or choice in known:
-            self.flow.conversation.thinking = choice
-            self.notify(f"Thinking: {choice}, from the next question on.", markup=False)
+            self._chat.flow.conversation.thinking = choice
+            self._chat.notify(f"Thinking: {choice}, from the next question on.", markup=False)
         else:
             words = f"It can be: {', '.join(known)}." if known else "This model's template has no such switch."
-            self.notify(words, severity="warning", markup=False)
+            self._chat.notify(words, severity="warning", markup=False)
 
     async def command_copy(self, what: str) -> None:
         """Copy a part of the chat."""
         if what == "code":
-            await self.action_copy_code()
+            await self._chat.copying.action_copy_code()
         elif what == "chat":
-            await self.copy(export.as_markdown(kept(self.flow.conversation)))
+            await self._chat.copying.copy(export.as_markdown(kept(self._chat.flow.conversation)))
         elif what in ("answer", "question"):
-            exchange = self.current
+            exchange = self._chat.turn_actions.current
             answer = exchange.answer if exchange is not None else None
             asked, written = exchange.question.text if exchange is not None else "", answer.text if answer else ""
-            await self.copy(asked if what == "question" else written.strip("\n"))
+            await self._chat.copying.copy(asked if what == "question" else written.strip("\n"))
         else:
             words = ", ".join(value for value, _ in _COPIES)
-            self.notify(f"What can be copied: {words}.", severity="warning")
+            self._chat.notify(f"What can be copied: {words}.", severity="warning")
 
     async def command_find(self, text: str) -> None:
         """Find text."""
-        self.query_one(FindBar).open(text)
+        self._chat.query_one(FindBar).open(text)
 
     async def command_new(self, domain: str) -> None:
         """Begin a chat in a domain."""
@@ -183,25 +206,25 @@ class ChatCommands(ChatActions):
 
     async def command_open(self, words: str) -> None:
         """The list of chats, searched."""
-        await self.run_action("app.chats")
-        opened = self.app.screen
+        await self._chat.run_action("app.chats")
+        opened = self._chat.app.screen
         opened.call_after_refresh(lambda: setattr(opened.query_one(Input), "value", words))
 
     async def command_export(self, what: str) -> None:
         """Write the chat to a file."""
-        chat, recorder = kept(self.flow.conversation), self.flow.recorder
+        chat, recorder = kept(self._chat.flow.conversation), self._chat.flow.recorder
         try:
             written = export.write_as_asked(chat, partial(recorder.versions, chat.chat_id), what)
         except MoeChatError as error:
-            self.notify(f"{error.message} {error.hint}".strip(), severity="error", markup=False)
+            self._chat.notify(f"{error.message} {error.hint}".strip(), severity="error", markup=False)
         else:
-            self.notify(f"Written to {written}", timeout=6, markup=False)
+            self._chat.notify(f"Written to {written}", timeout=6, markup=False)
 
     async def command_stats(self, _: str) -> None:
         """Everything that was counted for the current answer."""
-        answer = self.current.answer if self.current is not None else None
+        answer = self._chat.turn_actions.current.answer if self._chat.turn_actions.current is not None else None
         lines = answer_record.kept_lines(answer.stats) if answer is not None else []
-        self.app.push_screen(TextSheet("The answer in numbers", lines or ["Nothing has been counted yet."]))
+        self._chat.app.push_screen(TextSheet("The answer in numbers", lines or ["Nothing has been counted yet."]))
 
 
 def kept(conversation: Conversation) -> export.KeptChat:
