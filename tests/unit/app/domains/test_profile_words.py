@@ -76,12 +76,20 @@ def test_time_left_goes_by_the_pace(monkeypatch: pytest.MonkeyPatch) -> None:
     task = ProfileTask(1, "maths", is_build=True)
     task.note(TaskProgress(1, "recording", 0, 40))
     assert task.left_s is None
+    for second in range(101, 120):
+        now[0] = float(second)
+        task.note(TaskProgress(1, "recording", 0, 40))
     now[0] = 120.0
     task.note(TaskProgress(1, "recording", 10, 40))
     assert task.left_s == 60.0
-    now[0] = 125.0
+    now[0] = 121.0
     task.note(TaskProgress(1, "recording", 10, 40))
     assert task.left_s == 60.0, "a repeated word changes nothing"
+    now[0] = 160.0
+    task.note(TaskProgress(1, "recording", 10, 40))
+    now[0] = 161.0
+    task.note(TaskProgress(1, "recording", 11, 40))
+    assert task.left_s == 58.0, "a question that was answered meanwhile is no part of the pace"
 
 
 def test_another_tasks_end_is_not_ours() -> None:
