@@ -221,6 +221,15 @@ def test_a_long_block_is_laid_out_anew_the_more_seldom_the_longer_it_is(monkeypa
     assert max(works[10:]) <= 1.5 * max(works[4:10]), works
 
 
+async def test_many_blocks_that_come_at_once_are_shown_at_once() -> None:
+    paragraphs = "\n\n".join(map(str, range(100)))
+    live = LiveAnswer(paragraphs)
+    async with Bench(live).run_test(size=(40, 30)) as pilot:
+        await _until(lambda: live.size.height == 199, pilot.pause)
+        live.grow("\n\n" + paragraphs)
+        await _until(lambda: live.size.height == 399, pilot.pause)
+
+
 async def test_only_what_grew_of_an_answer_is_laid_out_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     laid_out: list[str] = []
     render = FinishedMarkdown.__rich_console__
