@@ -1,4 +1,4 @@
-"""How fast work goes on, and how long the rest will take."""
+"""The rate of a piece of work, and the time left."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from collections import deque
 
 _WINDOW_S = 10.0
 _GAP_S = 5.0
-"""Between two reports of work that goes on nothing lasts so long: the machine slept, or the app was stopped."""
+"""Reports further apart than this were interrupted: the machine was suspended, or the app was stopped."""
 _ENOUGH_S = 0.5
+"""The shortest time that a rate is computed from."""
 
 
 class Pace:
-    """The rate of one kind of work over the last ten seconds. Time in which nobody could look does not count."""
+    """The rate over the last ten seconds. Gaps between reports of more than five seconds do not count."""
 
     def __init__(self) -> None:
         self._reports: deque[tuple[float, float]] = deque()
         self._total = 0.0
 
     def note(self, done: float, total: float, now: float | None = None) -> None:
-        """`done` of `total` is done. A smaller number than before begins anew."""
+        """Record that `done` of `total` is done, at `now` seconds. A smaller `done` than before starts over."""
         now = time.monotonic() if now is None else now
         if self._reports and (done < self._reports[-1][1] or now - self._reports[-1][0] > _GAP_S):
             self._reports.clear()
@@ -30,7 +31,7 @@ class Pace:
 
     @property
     def per_s(self) -> float | None:
-        """The rate; None until there is something to measure."""
+        """Units a second; None while there are too few reports."""
         if not self._reports:
             return None
         (began, first), (ended, last) = self._reports[0], self._reports[-1]
@@ -38,6 +39,6 @@ class Pace:
 
     @property
     def left_s(self) -> float | None:
-        """Seconds until all is done at this rate; None while it cannot be said."""
+        """Seconds until all is done at this rate; None while the rate is unknown."""
         rate = self.per_s
         return (self._total - self._reports[-1][1]) / rate if rate and self._total else None

@@ -56,8 +56,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("prompt.send", "enter", "Send", "send the message", "Writing"),
     Action("prompt.newline", "shift+enter,ctrl+j", "New line", "break the line", "Writing"),
     Action("prompt.recall", "up,down", "History", "what was sent before, from the first and last line", "Writing"),
-    Action("prompt.undo", "ctrl+underscore,alt+z", "Undo", "take back what was typed", "Writing", "undo"),
-    Action("prompt.redo", "alt+y", "Redo", "type it again", "Writing", "redo"),
+    Action("prompt.undo", "ctrl+underscore,alt+z", "Undo", "undo typing", "Writing", "undo"),
+    Action("prompt.redo", "alt+y", "Redo", "redo typing", "Writing", "redo"),
     Action("prompt.command", "/", "Command", "begin with it for commands; // sends a slash", "Writing"),
     Action(
         "chat.editor", "ctrl+e", "Editor", "write the message in your editor", "Writing", "edit_externally", "", True
@@ -67,7 +67,9 @@ ACTIONS: tuple[Action, ...] = (
     Action(
         "app.domain", "f3", "Domain", "begin a chat in a domain; its profile", "Chat", "choose_domain", "Domain", True
     ),
-    Action("app.chats", "ctrl+r", "Chats", "every chat: open, search, rename, export", "Chat", "chats", "Chats", True),
+    Action(
+        "app.chats", "ctrl+r", "Chats", "list of chats: open, search, rename, export", "Chat", "chats", "Chats", True
+    ),
     Action("chat.copy", "ctrl+c", "Copy", "copy the selection; else stop; else clear the prompt", "Chat", "copy_text"),
     Action("chat.copy_answer", "", "Copy the answer", "copy the last answer, whole", "Chat", "copy_turn"),
     Action("chat.copy_code", "ctrl+y", "Copy code", "copy the last block of code", "Chat", "copy_code", "", True),
@@ -80,7 +82,7 @@ ACTIONS: tuple[Action, ...] = (
     Action(
         "chat.page_down", "pagedown", "Page down", "scroll the transcript down", "Chat", "page(1)", in_palette=False
     ),
-    Action("chat.decide", "f7", "Decide", "to the choices above the prompt", "Chat", "decide", "Choose", True),
+    Action("chat.decide", "f7", "Decide", "go to the choices above the prompt", "Chat", "decide", "Choose", True),
     Action("chat.top", "ctrl+home", "To the beginning", "to the beginning of the transcript", "Chat", "to_top"),
     Action("chat.bottom", "end", "Follow the answer", "to the end of the transcript", "Chat", "to_bottom"),
     # The answer
@@ -88,7 +90,7 @@ ACTIONS: tuple[Action, ...] = (
         "chat.stop",
         "escape",
         "Stop",
-        "back to the prompt; there: stop the answer, take back a waiting message, stop loading",
+        "back to the prompt; there: stop the answer, cancel a waiting message, stop loading",
         "Answer",
         "stop",
         "Stop",
@@ -110,19 +112,27 @@ ACTIONS: tuple[Action, ...] = (
         "chat.thinking",
         "ctrl+t",
         "Thinking",
-        "show or fold what the model thought",
+        "show or fold the model's thinking",
         "Answer",
         "toggle_thinking",
         "",
         True,
     ),
     # A turn that has the focus
-    Action("turn.edit", "alt+e", "Edit", "ask the question differently", "A turn in focus", "screen.edit_turn", "Edit"),
+    Action(
+        "turn.edit",
+        "alt+e",
+        "Edit",
+        "edit the question, as a new version",
+        "A turn in focus",
+        "screen.edit_turn",
+        "Edit",
+    ),
     Action(
         "turn.continue",
         "alt+c",
         "Continue",
-        "go on with what was cut",
+        "continue an answer that was stopped or cut",
         "A turn in focus",
         "screen.continue_turn",
         "Continue",
@@ -131,7 +141,7 @@ ACTIONS: tuple[Action, ...] = (
         "turn.branch",
         "alt+v",
         "Branch",
-        "go on from the turn in a new chat",
+        "continue from the turn in a new chat",
         "A turn in focus",
         "screen.branch_turn",
         "Branch",
@@ -145,7 +155,14 @@ ACTIONS: tuple[Action, ...] = (
         "screen.delete_turn",
         "Delete",
     ),
-    Action("turn.context", "alt+i", "Context", "in the context, or not", "A turn in focus", "screen.change_context"),
+    Action(
+        "turn.context",
+        "alt+i",
+        "Context",
+        "take it out of the context, or back into it",
+        "A turn in focus",
+        "screen.change_context",
+    ),
     Action("turn.copy", "alt+w", "Copy the turn", "copy it as written", "A turn in focus", "screen.copy_turn", "Copy"),
     Action("turn.fold", "enter", "Fold", "show or fold what is long", "A turn in focus", "screen.fold_turn"),
     Action(
@@ -178,16 +195,16 @@ ACTIONS: tuple[Action, ...] = (
     *(
         Action(f"chat.panel_{name}", "", f"Panel {name}", about, "Panels and engine", f"maximise_panel('{name}')")
         for name, about in (
-            ("residency", "which experts are on the device, with the whole screen"),
-            ("prefetch", "how routed experts were served, with the whole screen"),
-            ("aes", "substitutions by layer, with the whole screen"),
-            ("tpot", "time per token and what it is made of, with the whole screen"),
-            ("memory", "the byte budget and its parts, with the whole screen"),
-            ("link", "bandwidth and copies, with the whole screen"),
+            ("residency", "which experts are on the device, maximised"),
+            ("prefetch", "how routed experts were served, maximised"),
+            ("aes", "substitutions by layer, maximised"),
+            ("tpot", "time per token and what it is made of, maximised"),
+            ("memory", "the byte budget and its parts, maximised"),
+            ("link", "bandwidth and loads, maximised"),
             ("events", "the whole log of events"),
         )
     ),
-    Action("panel.maximise", "enter", "Maximise", "give it the whole screen", "Panels", "maximise", "Maximise"),
+    Action("panel.maximise", "enter", "Maximise", "maximise it", "Panels", "maximise", "Maximise"),
     Action("panel.up", "up", "Panel before", "to the panel before", "Panels", "step(-1)"),
     Action("panel.down", "down", "Next panel", "to the next panel", "Panels", "step(1)"),
     Action("map.layer", "enter", "Layer", "all about the layer under the cursor", "Panels", "choose", "Layer"),
@@ -214,7 +231,7 @@ ACTIONS: tuple[Action, ...] = (
         "app.configuration",
         "",
         "Show configuration",
-        "what the engine runs with",
+        "the effective configuration",
         "Panels and engine",
         "show_configuration",
     ),
@@ -238,7 +255,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("menu.back", "escape", "Back", "back to the chat; else stop loading", "Menu of domains", "back", "Back"),
     # The list of chats
     Action("chats.open", "enter", "Open", "open the highlighted chat", "List of chats", "open", "Open"),
-    Action("chats.rename", "ctrl+e", "Rename", "call it something else", "List of chats", "rename", "Rename", True),
+    Action("chats.rename", "ctrl+e", "Rename", "rename it", "List of chats", "rename", "Rename", True),
     Action("chats.delete", "ctrl+d", "Delete", "delete it, once confirmed", "List of chats", "delete", "Delete", True),
     Action(
         "chats.export",
@@ -263,12 +280,14 @@ ACTIONS: tuple[Action, ...] = (
     Action("settings.down", "down", "Next setting", "to the next setting", "Settings", "move(1)", is_priority=True),
     Action("settings.page_up", "pageup", "Page up", "a page up", "Settings", "page(-1)", is_priority=True),
     Action("settings.page_down", "pagedown", "Page down", "a page down", "Settings", "page(1)", is_priority=True),
-    Action("settings.edit", "enter", "Change", "give it another value", "Settings", "edit", "Change", True),
+    Action("settings.edit", "enter", "Change", "change its value", "Settings", "edit", "Change", True),
     Action("settings.reset", "ctrl+d", "Default", "back to the default", "Settings", "reset", "Default", True),
     Action("settings.load", "ctrl+l", "Load", "load the model with what was changed", "Settings", "load", "Load", True),
     Action("settings.back", "escape", "Back", "clear the search; else leave", "Settings", "back", "Back", True),
     # The program
-    Action("app.picture", "f9", "Save a picture", "the screen, as an SVG file", "Program", "save_picture", "", True),
+    Action(
+        "app.screenshot", "f9", "Screenshot", "save the screen as an SVG file", "Program", "save_screenshot", "", True
+    ),
     Action("app.model", "", "Choose a model", "another model; the chat stays", "Program", "choose_model"),
     Action(
         "app.load", "", "Load with the settings", "load the model with what was changed", "Program", "load_settings"
@@ -280,7 +299,7 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action("app.help", "f1", "Help", "keys and words", "Program", "help", "Help", True),
     Action("app.suspend", "ctrl+z", "Suspend", "to the shell; `fg` comes back", "Program", "suspend_process", "", True),
-    Action("app.quit", "ctrl+q", "Quit", "leave; the chat is kept", "Program", "quit", "Quit", True),
+    Action("app.quit", "ctrl+q", "Quit", "quit; the chat is saved", "Program", "quit", "Quit", True),
     Action("app.settings", "f2", "Settings", "every setting, the keys too", "Program", "settings", "Settings", True),
 )
 

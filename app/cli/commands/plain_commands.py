@@ -20,7 +20,7 @@ from app.storage import answer_record, export
 from app.storage.recorder import Recorder
 from app.storage.records import ChatRecord
 from app.storage.store import ChatStore
-from app.storage.words import families
+from app.storage.words import grouped_versions
 from engine.config import APPROX, EXACT
 from engine.errors import ConfigError
 
@@ -28,7 +28,7 @@ _NUM_LISTED = 20
 
 
 class PlainChat:
-    """The chat that goes on, and what can be done with it. Its methods raise MoeChatError."""
+    """The running chat and its commands. Its methods raise MoeChatError."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class PlainChat:
         self._say(f"Thinking: {chosen}. {f'Choices: {known}.' if known else 'This model has no such switch.'}")
 
     def again(self, _: str) -> None:
-        """Answer the last question anew; the earlier answer stays in an earlier version of the chat."""
+        """Answer the last question again; the earlier answer stays in an earlier version of the chat."""
         last = self._last()
         recomputes = last.is_on_approximate_context and self._answers.mode == EXACT
         if last.answer is not None and (last.answer.text or last.answer.thinking):
@@ -132,10 +132,10 @@ class PlainChat:
             chats = list({hit.chat.chat_id: hit.chat for hit in self._store.search(text)}.values())
         else:
             chats = self._store.summaries(10 * _NUM_LISTED)
-        for family in families(chats)[:_NUM_LISTED]:
+        for family in grouped_versions(chats)[:_NUM_LISTED]:
             self._say(f"{family.newest.chat_id[:SHORT_ID]}  {family.newest.title} · {family.about()}")
         if not chats:
-            self._say("Found in no chat." if text else "No chat is kept yet.")
+            self._say("No matches." if text else "No chats yet.")
 
     def open(self, name: str) -> None:
         """Go on with a chat that was kept."""
@@ -158,7 +158,7 @@ class PlainChat:
         path = Path(name or export.file_name(chat, ".md"))
         versions = [export.KeptChat(*version) for version in self._recorder.versions(chat.chat_id)]
         text = export.as_json(versions) if path.suffix == ".json" else export.as_markdown(chat)
-        self._say(f"Written to {export.write_file(path, text)}")
+        self._say(f"Saved to {export.write_file(path, text)}")
 
     def stats(self, _: str) -> None:
         """Print what the last answer cost."""
@@ -216,20 +216,20 @@ class PlainCommand(NamedTuple):
 COMMANDS = {
     "/help": PlainCommand("", "list these commands", PlainChat.help),
     "/new": PlainCommand("[DOMAIN]", "begin another chat", PlainChat.new),
-    "/domains": PlainCommand("", "what a chat can be about", PlainChat.domains),
+    "/domains": PlainCommand("", "list the domains", PlainChat.domains),
     "/system": PlainCommand("[TEXT]", "print or set the system prompt", PlainChat.system),
     "/mode": PlainCommand("[exact|approx]", "print or set the mode", PlainChat.mode),
     "/thinking": PlainCommand("[CHOICE]", "whether, or how hard, the model thinks first", PlainChat.thinking),
-    "/again": PlainCommand("", "answer the last question anew", PlainChat.again),
+    "/again": PlainCommand("", "regenerate the last answer", PlainChat.again),
     "/continue": PlainCommand("", "continue an answer that was stopped or cut", PlainChat.go_on),
     "/delete": PlainCommand("", "delete the last question and its answer", PlainChat.delete),
     "/undo": PlainCommand("", "restore what was deleted last: in this chat, or a chat", PlainChat.undo),
     "/chats": PlainCommand("[TEXT]", "list chats, or those in which a text is found", PlainChat.chats),
-    "/open": PlainCommand("CHAT", "go on with a chat: its id, the beginning of it, or last", PlainChat.open),
-    "/title": PlainCommand("TEXT", "call this chat something else", PlainChat.title),
+    "/open": PlainCommand("CHAT", "continue a chat: its id, the beginning of it, or last", PlainChat.open),
+    "/title": PlainCommand("TEXT", "rename this chat", PlainChat.title),
     "/export": PlainCommand("[FILE]", "write this chat to a file: .md to read, .json to keep", PlainChat.export),
     "/stats": PlainCommand("", "what the last answer cost", PlainChat.stats),
-    "/quit": PlainCommand("", "leave; the chat is kept", PlainChat.quit),
+    "/quit": PlainCommand("", "quit; the chat is saved", PlainChat.quit),
 }
 
 

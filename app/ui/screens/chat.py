@@ -143,7 +143,7 @@ class ChatScreen(ChatCommands, ChatFind, PanelledScreen):
         else:
             tpot_ms = bridge.snapshot.timing.tpot_mean_ms if bridge.snapshot else None
             activity.show_answering(live.num_tok, tpot_ms, num_waiting, is_stopping=live.is_stopping)
-        if bridge.is_down != self._was_down:  # the footer is composed anew: not on every beat
+        if bridge.is_down != self._was_down:  # the footer is composed again: not on every beat
             self._was_down = bridge.is_down
             self.refresh_bindings()
 
@@ -225,7 +225,7 @@ class ChatScreen(ChatCommands, ChatFind, PanelledScreen):
             self.notify(f"{error.message} {error.hint}".strip(), severity="error", markup=False)
             return False
         if not is_there:
-            self.notify("That chat is not kept any more.", severity="warning")
+            self.notify("That chat was deleted.", severity="warning")
             return False
         if self.flow.domain.name != before:
             self._bridge.profiles.choose(self.flow.domain.name)
@@ -248,7 +248,7 @@ class ChatScreen(ChatCommands, ChatFind, PanelledScreen):
             prompt.focus()
         elif offered.display:
             offered.show([])
-            prompt.is_steering = False
+            prompt.has_command_list = False
         elif self.query_one(FindBar).display:
             self.query_one(FindBar).action_close()
         else:
@@ -273,7 +273,7 @@ class ChatScreen(ChatCommands, ChatFind, PanelledScreen):
             self._show_engine()
         elif self.query_one(Prompt).clear_draft():
             undo = key_for(self, "prompt.undo")
-            self.notify(f"Cleared; {undo} brings it back, and so does up.", timeout=3, markup=False)
+            self.notify(f"Cleared; {undo} or up restores it.", timeout=3, markup=False)
         else:
             self.notify(f"{key_for(self, 'app.quit')} quits.", timeout=3)
 

@@ -56,9 +56,9 @@ class ChatCommands(ChatActions):
         offered = commands.completions(text, self._choices()) if text.startswith("/") else []
         is_whole = len(offered) == 1 and offered[0].text == text
         self.query_one(CommandList).show([] if is_whole else offered)
-        self.query_one(Prompt).is_steering = bool(offered) and not is_whole
+        self.query_one(Prompt).has_command_list = bool(offered) and not is_whole
 
-    def on_prompt_steered(self, message: Prompt.Steered) -> None:
+    def on_prompt_command_list_key(self, message: Prompt.CommandListKey) -> None:
         offered = self.query_one(CommandList)
         if message.key in ("up", "down"):
             offered.move(1 if message.key == "down" else -1)
@@ -99,17 +99,17 @@ class ChatCommands(ChatActions):
     async def command_title(self, title: str) -> None:
         """Call the chat something."""
         self.flow.recorder.rename(self.flow.conversation.chat_id, title)
-        self.notify(f"This chat is called “{title}”.", markup=False)
+        self.notify(f"Renamed to “{title}”.", markup=False)
 
     async def command_system(self, text: str) -> None:
         """Show or set what the model is told first."""
         conversation = self.flow.conversation
         if text:
             conversation.set_system_prompt(text)
-            self.notify("The model is told that from the next question on.")
+            self.notify("The system prompt changes from the next question on.")
         else:
             shown = conversation.chat.system_prompt or "Nothing: the model's own default holds."
-            self.app.push_screen(TextSheet("What the model is told first", [shown]))
+            self.app.push_screen(TextSheet("System prompt", [shown]))
 
     async def command_domain(self, name: str) -> None:
         """Begin a chat in a domain."""
@@ -183,13 +183,13 @@ class ChatCommands(ChatActions):
         except MoeChatError as error:
             self.notify(f"{error.message} {error.hint}".strip(), severity="error", markup=False)
         else:
-            self.notify(f"Written to {written}", timeout=6, markup=False)
+            self.notify(f"Saved to {written}", timeout=6, markup=False)
 
     async def command_stats(self, _: str) -> None:
         """Everything that was counted for the current answer."""
         answer = self.current.answer if self.current is not None else None
         lines = answer_record.kept_lines(answer.stats) if answer is not None else []
-        self.app.push_screen(TextSheet("The answer in numbers", lines or ["Nothing has been counted yet."]))
+        self.app.push_screen(TextSheet("Statistics of the answer", lines or ["No statistics yet."]))
 
 
 def kept(conversation: Conversation) -> export.KeptChat:

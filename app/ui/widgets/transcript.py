@@ -15,7 +15,7 @@ class Transcript(RowWindow):
     """What is in the chat, and what is marked in it."""
 
     async def show(self, exchanges: Iterable[Exchange]) -> None:
-        """Begin anew with the turns of a chat, at its end."""
+        """Begin again with the turns of a chat, at its end."""
         self.entries = [
             entry
             for exchange in exchanges
@@ -82,7 +82,7 @@ class Transcript(RowWindow):
         return widget if isinstance(widget, AnswerTurn) and widget.is_shown else None
 
     async def show_left_out(self) -> None:
-        """Mark anew what the model no longer sees."""
+        """Mark again what the model no longer sees."""
         for turn in self._turns:
             turn.show_left_out()
         left_out = [entry for entry in self.entries if entry.exchange is not None and entry.exchange.is_left_out]
@@ -93,7 +93,7 @@ class Transcript(RowWindow):
             await self._insert(at, Entry(notice="▲ the model no longer sees what is above", is_limit=True))
 
     def refresh_turns(self) -> None:
-        """Draw anew what is told with the turns."""
+        """Draw again what is told with the turns."""
         for turn in self._turns:
             turn.refresh_notes()
 
