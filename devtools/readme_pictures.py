@@ -20,8 +20,8 @@ from app.settings.settings import Settings
 from app.storage.paths import AppPaths
 from app.storage.store import ChatStore
 from app.ui.chat_app import ChatApp
-from app.ui.picture import picture_of
 from app.ui.screens.chat import ChatScreen
+from app.ui.screenshot import screenshot_of
 from app.ui.themes import DARK, LIGHT
 
 _QUESTION = "How do I make a good cup of tea? Give me a short numbered list, then explain every step."
@@ -67,7 +67,7 @@ async def _take(shot: _Shot, app: ChatApp, chat: ChatScreen, pilot: Pilot[None],
     while chat.flow.is_reading_prompt or (chat.flow.live is not None and chat.flow.live.num_tok < shot.at_tok):
         await asyncio.sleep(0.05)
     await pilot.pause(0.5)
-    (folder / f"{shot.name}.svg").write_text(picture_of(app), encoding="utf-8")
+    (folder / f"{shot.name}.svg").write_text(screenshot_of(app), encoding="utf-8")
 
 
 async def _take_all(folder: Path) -> None:

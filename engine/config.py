@@ -17,7 +17,7 @@ DEMO_MODEL = "demo"
 """The name that stands for the demo model, built on first use."""
 
 EXACT, APPROX = "exact", "approx"
-"""The two modes. APPROX lets a resident expert stand in for a low-score miss in decode."""
+"""The two modes. In APPROX a missed expert of low score may be replaced by a resident one, in decode."""
 
 TRANSFORMERS, GGML = "transformers", "ggml"
 """The back ends: the model library, for every architecture; ggml's kernels, for the families it knows, on the CPU."""

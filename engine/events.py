@@ -10,9 +10,9 @@ from engine.snapshot import MemoryUse as MemoryUse
 from engine.snapshot import Snapshot as Snapshot
 from engine.snapshot import Timing as Timing
 from offload.counters import Counters as Counters
-from offload.residency.codes import ARRIVING as ARRIVING
 from offload.residency.codes import HOST as HOST
 from offload.residency.codes import IN_USE as IN_USE
+from offload.residency.codes import LOADING as LOADING
 from offload.residency.codes import RESIDENT as RESIDENT
 from offload.residency.codes import SUBSTITUTE as SUBSTITUTE
 

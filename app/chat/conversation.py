@@ -103,7 +103,7 @@ class Conversation:
         return exchange
 
     def again(self, exchange: Exchange, *, recomputes: bool = False) -> None:
-        """Have an answer without text written anew, in its place; `recomputes`: on a context computed exactly."""
+        """Have an answer without text written again, in its place; `recomputes`: on a context computed exactly."""
         exchange.request_id, exchange.is_resuming, exchange.recomputes = None, False, recomputes
         exchange.num_tok, exchange.is_stopping, exchange.answer = 0, False, None
 

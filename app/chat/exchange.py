@@ -22,11 +22,11 @@ class Exchange:
     is_resuming: bool = False
     """The answer waits to be continued, or is."""
     recomputes: bool = False
-    """What of the context is approximate is to be computed anew for the answer."""
+    """What of the context is approximate is to be computed again for the answer."""
     written_before: tuple[str, str] = ("", "")
     """What there was of an answer that is continued, and of its thinking."""
     answer_id: str = field(default_factory=new_id)
-    """The id of the answer: one that is written anew in its place keeps it."""
+    """The id of the answer: one that is written again in its place keeps it."""
     question_place: tuple[int, int] = (1, 1)
     """Which version of the question this is, and of how many."""
     answer_place: tuple[int, int] = (1, 1)

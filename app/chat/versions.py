@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from app.storage.forest import family_ids, parents_first
+from app.storage.forest import parents_first, version_ids
 from app.storage.records import USER, ChatRecord, TurnRecord
 
 
 def place_in_family(chats: Iterable[ChatRecord], chat_id: str) -> tuple[int, int]:
     """Which of the chats linked with it a chat is, by age, and of how many."""
     known = {chat.chat_id: chat for chat in chats}
-    ids = [name for name in family_ids(known.values(), chat_id) if name in known]
+    ids = [name for name in version_ids(known.values(), chat_id) if name in known]
     oldest_first = sorted(ids, key=lambda name: (known[name].created_at, name))
     return (oldest_first.index(chat_id) + 1, len(ids)) if chat_id in ids else (1, 1)
 

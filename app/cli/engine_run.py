@@ -1,4 +1,4 @@
-"""An engine without a screen: started, loaded, listened to, stopped, and ended whatever happens."""
+"""Runs an engine for commands without a screen: start, load, events, interrupt, close."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from engine.events import EngineReady, Event, Failed
 
 EXIT_OK, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 130
 LOAD_ID = 0
-"""The id of a load; what is asked of the loaded model has higher ones."""
+"""The request id of a load; requests to the loaded model have higher ones."""
 
 _POLL_S = 0.1
 _STOP_WAIT_S = 0.6
-"""How long a stopped answer may take to end before the engine is closed anyway. With that it is gone in two seconds."""
+"""Seconds that a stopped answer may take to end before the engine is closed; the program then ends within two."""
 PATIENT_WAIT_S = 3.0
-"""The same where the program goes on afterwards, and a second ctrl+c ends it at once."""
+"""The same where the program continues afterwards; a second ctrl+c ends it at once."""
 
 
 class InputInterrupted(Exception):
@@ -34,12 +34,11 @@ class InputInterrupted(Exception):
 
 
 class Interrupt:
-    """Whether the user pressed ctrl+c: once stops what is going on, an answer or a line of input, twice ends the
-    program."""
+    """Handles ctrl+c: the first one stops the answer or the line of input, the second one ends the program."""
 
     def __init__(self, *, is_reading: bool = False, wait_s: float = _STOP_WAIT_S) -> None:
-        """`is_reading`: the first ctrl+c raises InputInterrupted, because reading goes on otherwise. `wait_s`: how long
-        a stopped answer may take to end."""
+        """`is_reading`: the first ctrl+c raises InputInterrupted, which ends a blocking read. `wait_s`: seconds that a
+        stopped answer may take to end."""
         self.since: float | None = None
         self._wait_s = wait_s
         self._is_reading = is_reading
@@ -58,12 +57,12 @@ class Interrupt:
 
     @property
     def is_overdue(self) -> bool:
-        """The answer had its time to stop."""
+        """`wait_s` has passed since ctrl+c."""
         return self.since is not None and time.monotonic() - self.since > self._wait_s
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Handle SIGINT meanwhile, unless it is ignored."""
+        """Handle SIGINT inside the block, unless the process ignores it."""
         previous = signal.getsignal(signal.SIGINT)
         if previous is signal.SIG_IGN:
             yield
@@ -77,7 +76,7 @@ class Interrupt:
 
 
 class EngineFailure(MoeChatError):
-    """The engine said Failed: the same words, as an exception."""
+    """A `Failed` event as an exception."""
 
     def __init__(self, failure: Failed) -> None:
         super().__init__(failure.message, failure.hint)
@@ -87,7 +86,7 @@ class EngineFailure(MoeChatError):
 
 @contextmanager
 def started_engine(paths: AppPaths, screen: HeadlessScreen) -> Iterator[EngineLink]:
-    """An engine's process, with no model yet, closed at the end whatever happens."""
+    """An engine process without a model; closed at the end of the block."""
     link = make_link(paths)
     try:
         link.start()
@@ -99,7 +98,7 @@ def started_engine(paths: AppPaths, screen: HeadlessScreen) -> Iterator[EngineLi
 
 @contextmanager
 def counted_as_running(screen: HeadlessScreen) -> Iterator[None]:
-    """Whatever else starts meanwhile knows of this run, and frees nothing it needs; another that runs is told."""
+    """Holds the instance lock inside the block, so that `clean` frees nothing in use; notes another instance."""
     paths = AppPaths.from_environment()
     lock = InstanceLock(paths.instance_lock)
     if note := lock.acquire():
@@ -113,7 +112,7 @@ def counted_as_running(screen: HeadlessScreen) -> Iterator[None]:
 
 @contextmanager
 def running_engine(config: EngineConfig, screen: HeadlessScreen) -> Iterator[tuple[EngineLink, EngineReady]]:
-    """An engine with its model loaded, closed at the end whatever happens. Raises EngineFailure."""
+    """An engine with its model loaded; closed at the end of the block. Raises EngineFailure."""
     with started_engine(AppPaths.from_environment(), screen) as link:
         link.send(Load(config, LOAD_ID))
         for event in events_of(link, LOAD_ID):
@@ -126,12 +125,12 @@ def running_engine(config: EngineConfig, screen: HeadlessScreen) -> Iterator[tup
 
 
 def is_of(event: Event, request_id: int) -> bool:
-    """Whether an event is of this request, or of none; those of a request that was given up are not."""
+    """Whether an event has this request id, or none."""
     return getattr(event, "request_id", None) in (None, request_id)
 
 
 def events_of(link: EngineLink, request_id: int) -> Iterator[Event]:
-    """Events of a request, and of none, as they come, without end."""
+    """Events of a request and those without a request, as they arrive; never ends by itself."""
     while True:
         event = link.wait_event(_POLL_S)
         if event is not None and is_of(event, request_id):
@@ -139,7 +138,7 @@ def events_of(link: EngineLink, request_id: int) -> Iterator[Event]:
 
 
 def events_until_stopped(link: EngineLink, interrupt: Interrupt, on_interrupt: Callable[[], None]) -> Iterator[Event]:
-    """Events as they come. After ctrl+c: `on_interrupt` once, and those that come in a short while."""
+    """Events as they arrive. After ctrl+c `on_interrupt` is called once, and events follow until it is overdue."""
     is_told = False
     while not interrupt.is_overdue:
         event = link.wait_event(_POLL_S)

@@ -77,7 +77,7 @@ def warmed(event: DomainSet) -> str:
     title, rate = title_of(event.domain), figures.percent(event.expected_hit_rate)
     if event.num_warmed == 0:
         return f"cache already warm for {title}: expected hit rate {rate}"
-    experts = f"{event.num_warmed} expert{'s' if event.num_warmed != 1 else ''} brought in"
+    experts = f"{event.num_warmed} expert{'s' if event.num_warmed != 1 else ''} loaded"
     return f"cache warmed for {title}: {experts}, expected hit rate {rate}"
 
 
@@ -103,7 +103,7 @@ def stopped(domain: str) -> str:
 
 def ended_with_engine(domain: str) -> str:
     """The engine ended under a task."""
-    return f"The engine ended at work on the profile of {title_of(domain)}."
+    return f"The engine ended while it worked on the profile of {title_of(domain)}."
 
 
 def _prompts(number: int) -> str:

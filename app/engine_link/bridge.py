@@ -121,7 +121,7 @@ class EngineBridge:
 
     @property
     def is_down(self) -> bool:
-        """Nothing will be answered until the engine is started anew."""
+        """Nothing will be answered until the engine is started again."""
         return self.state in (EngineState.DEAD, EngineState.LOAD_FAILED)
 
     @property

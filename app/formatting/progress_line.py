@@ -71,8 +71,8 @@ def _pace(pace: Pace | None, unit: str) -> str:
 
 
 def prefill(progress: PrefillProgress, pace: Pace | None = None) -> str:
-    """`reading the prompt ▰▰▱ 128 of 512 tok, 64 reused · 5 s left`."""
-    reused = f", {progress.reused_tok} reused" if progress.reused_tok else ""
+    """`reading the prompt ▰▰▱ 128 of 512 tok, 64 cached · 5 s left`."""
+    reused = f", {progress.reused_tok} cached" if progress.reused_tok else ""
     note = f" ({progress.note})" if progress.note else ""
     bar = figures.bar(progress.done_tok, progress.total_tok, _BAR_WIDTH)
     return (

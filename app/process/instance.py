@@ -1,4 +1,4 @@
-"""Which moe-chats run on the same chats: each shares a lock, so that every other one is known of."""
+"""Detects other running instances: all hold a shared lock on one file, which lists their process ids."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from app.storage.system_errors import open_file
 
 
 class InstanceLock:
-    """Held for the life of the process; the system lets go of it whatever way the process ends."""
+    """A lock file held for the life of the process. The system releases it however the process ends."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file: BinaryIO | None = None
 
     def acquire(self) -> str:
-        """Count as running, from the moment nobody holds the lock alone. Returns what to tell the user: empty, or that
-        another instance runs."""
+        """Register this instance; waits while another one holds the lock exclusively. Returns a notice for the user:
+        empty, or that another instance runs."""
         try:
             lock_file = self._open()
         except OSError:
@@ -42,7 +42,7 @@ class InstanceLock:
         return notice
 
     def acquire_alone(self) -> bool:
-        """Keep every other instance from starting; False: one runs. Raises OSError where that cannot be known."""
+        """Hold the lock exclusively, so that no other instance starts; False: one runs. Raises OSError."""
         lock_file = self._open()
         try:
             fcntl.flock(lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -53,7 +53,7 @@ class InstanceLock:
         return True
 
     def release(self) -> None:
-        """Let go of the lock."""
+        """Release the lock."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -65,14 +65,14 @@ class InstanceLock:
 
 
 def _processes(lock_file: BinaryIO) -> str:
-    """` (process 12, 34)`: who has noted itself and still lives."""
+    """` (process 12, 34)`: the listed processes that are still alive."""
     lock_file.seek(0)
     noted = {int(line) for line in lock_file if line.strip().isdigit()} - {os.getpid()}
-    living = [str(process) for process in sorted(noted) if _lives(process)]
+    living = [str(process) for process in sorted(noted) if _is_alive(process)]
     return f" (process {', '.join(living)})" if living else ""
 
 
-def _lives(process: int) -> bool:
+def _is_alive(process: int) -> bool:
     try:
         os.kill(process, 0)
     except PermissionError:

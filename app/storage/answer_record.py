@@ -123,7 +123,7 @@ def stats_lines(stats: TurnStats, reason: str, top_k: int | None) -> list[str]:
         ),
         "prompt": (
             f"{stats.prompt_tok} tok",
-            f"{stats.reused_tok} of them reused",
+            f"{stats.reused_tok} of them cached",
             left_out if stats.left_out_messages else "",
             f"{format_bytes(stats.prefill_bytes)} copied",
             stats.prefill_path,

@@ -2,7 +2,7 @@
 
 StoreError (a MoeChatError)
 ├── StoreLockedError     another program holds the database: try again later
-├── StoreDamagedError    the file is no database any more: `move_aside`, then begin anew
+├── StoreDamagedError    the file is no database any more: `move_aside`, then begin again
 ├── StoreUnwritableError no permission, no space: chats can be read all the same (`ChatDatabase.read`)
 └── ChatMissingError     a turn of a chat that is not, or no more, kept
 """
@@ -125,7 +125,7 @@ class ChatDatabase:
         return self.run(transaction)
 
     def move_aside(self) -> Path:
-        """Rename the database and its -wal and -shm to a dated name; the next use begins anew.
+        """Rename the database and its -wal and -shm to a dated name; the next use begins again.
 
         Returns the new name. Raises OSError.
         """
@@ -175,14 +175,14 @@ class ChatDatabase:
                 raise translated from error
 
     def _check(self, connection: sqlite3.Connection) -> None:
-        """Raises StoreDamagedError. A damaged search index is none: it is made anew where it is met."""
+        """Raises StoreDamagedError. A damaged search index is none: it is made again where it is met."""
         verdicts = [str(verdict) for (verdict,) in connection.execute("PRAGMA quick_check(9)")]
         damage = [verdict for verdict in verdicts if verdict != "ok" and "FTS5" not in verdict]
         if damage:
             raise StoreDamagedError(f"{self.path} is damaged: {damage[0]}.")
 
     def _has_mended_index(self, error: sqlite3.DatabaseError, connection: sqlite3.Connection) -> bool:
-        """A damaged search index costs no chat: it is made anew from the texts, or done without.
+        """A damaged search index costs no chat: it is made again from the texts, or done without.
 
         False: it was something else.
         """
@@ -198,7 +198,7 @@ class ChatDatabase:
                 connection.execute(f"DROP TRIGGER IF EXISTS {trigger}")
             self._tell("The search index is damaged: searching reads every text, which is slower.")
         else:
-            self._tell("The search index was damaged; it was made anew.")
+            self._tell("The search index was damaged; it was rebuilt.")
         return True
 
     def _decoded(self, stored: bytes) -> str:

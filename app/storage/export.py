@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from app.formatting.sanitise import json_text, visible
 from app.storage import answer_record
-from app.storage.forest import families, parents_first
+from app.storage.forest import grouped_versions, parents_first
 from app.storage.records import ASSISTANT, FAILED, PARTIAL, STOPPED, USER, ChatRecord, TurnRecord, title_from
 from app.storage.store import ChatStore
 from app.storage.system_errors import reason
@@ -65,7 +65,9 @@ def kept_chat(store: ChatStore, chat_id: str) -> KeptChat | None:
 def with_versions(store: ChatStore, chat_ids: Iterable[str]) -> list[KeptChat]:
     """The chats and all that branched from them or that they branched from, the oldest first. Raises StoreError."""
     wanted = set(chat_ids)
-    found = [family for family in families(store.chats()) if wanted.intersection(chat.chat_id for chat in family)]
+    found = [
+        family for family in grouped_versions(store.chats()) if wanted.intersection(chat.chat_id for chat in family)
+    ]
     return [KeptChat(chat, store.turns(chat.chat_id)) for family in found for chat in family]
 
 

@@ -41,7 +41,7 @@ def parents_first(chats: Iterable[_Chat]) -> list[_Chat]:
     return list(ordered.values())
 
 
-def families(chats: Iterable[_Chat]) -> list[list[_Chat]]:
+def grouped_versions(chats: Iterable[_Chat]) -> list[list[_Chat]]:
     """The chats, those together that are linked by however many links; all in the order given."""
     given = list(chats)
     neighbours: dict[str, list[str]] = {}
@@ -62,9 +62,9 @@ def families(chats: Iterable[_Chat]) -> list[list[_Chat]]:
     return list(found.values())
 
 
-def family_ids(chats: Iterable[Linked], chat_id: str) -> list[str]:
+def version_ids(chats: Iterable[Linked], chat_id: str) -> list[str]:
     """The ids of every chat that is linked with `chat_id`; at least `chat_id` itself."""
-    for family in families(chats):
+    for family in grouped_versions(chats):
         ids = [chat.chat_id for chat in family]
         if chat_id in ids:
             return ids

@@ -206,7 +206,7 @@ def _run(connection: sqlite3.Connection, step: Migration) -> bool:
 
 
 def _unplug_index(connection: sqlite3.Connection, done: set[str]) -> None:
-    """Written by an SQLite with FTS5, opened by one without: the index is made anew once there is FTS5 again."""
+    """Written by an SQLite with FTS5, opened by one without: the index is made again once there is FTS5 again."""
     made = [step.name for step in MIGRATIONS if step.needs_fts5 and step.name in done]
     if not made:
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from app.storage.database import StoreError
-from app.storage.forest import family_ids
+from app.storage.forest import version_ids
 from app.storage.records import ChatRecord, TurnRecord
 from app.storage.store import ChatStore
 
@@ -55,7 +55,7 @@ class RecordedChats:
 
         Raises StoreError.
         """
-        loaded = [self.load(name) for name in family_ids(self.family(), chat_id)]
+        loaded = [self.load(name) for name in version_ids(self.family(), chat_id)]
         return [kept for kept in loaded if kept is not None]
 
     def elsewhere(self, chat_id: str) -> list[TurnRecord] | None:

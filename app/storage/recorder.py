@@ -1,4 +1,4 @@
-"""Keeps chats: writes what changed, keeps in memory what cannot be written, and says so once."""
+"""Saves chats: writes changes, holds in memory what cannot be written, and notifies the user once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.storage.records import ChatRecord, TurnRecord, new_id
 from app.storage.store import ChatStore
 from app.storage.system_errors import reason
 
-_IN_MEMORY = "The chat goes on in memory, and is saved as soon as that is possible."
+_IN_MEMORY = "The chat continues in memory, and is saved as soon as that is possible."
 
 
 class Recorder(RecordedChats):
@@ -28,15 +28,15 @@ class Recorder(RecordedChats):
         self._unmade_changes: list[Callable[[], None]] = []
         self._last_complaint = ""
         self.problem: StoreError | None = None
-        """Why something of this run is not written; None: all of it is."""
+        """Why something of this run is not written; None: everything is."""
 
     def save_chat(self, chat: ChatRecord) -> None:
-        """Note the chat for `flush`; chats without a turn are never written."""
+        """Queue the chat for `flush`; a chat without turns is never written."""
         self._chats[chat.chat_id] = chat
         self._unsaved_chats[chat.chat_id] = chat
 
     def save_turn(self, turn: TurnRecord) -> None:
-        """Write the turn now, as it is, or as soon as that is possible; one of a deleted chat is not kept."""
+        """Write the turn now, or queue it if that fails; a turn of a deleted chat is dropped."""
         if turn.chat_id in self._deleted:
             return
         self._turns[turn.turn_id] = turn
@@ -44,7 +44,7 @@ class Recorder(RecordedChats):
         self.flush()
 
     def rename(self, chat_id: str, title: str) -> None:
-        """Call a chat something else, whether it has been written or not."""
+        """Rename a chat, written or not."""
         if chat_id in self._chats:
             self._chats[chat_id].title = title
         self._change(lambda: self._store.rename(chat_id, title))
@@ -64,7 +64,7 @@ class Recorder(RecordedChats):
         self._change(delete)
 
     def delete_turns(self, chat_id: str, turn_ids: Iterable[str], *, can_undo: bool = True) -> None:
-        """Move turns of a chat to the bin, as one deletion; without `can_undo` they are gone."""
+        """Move turns of a chat to the bin, as one deletion; without `can_undo` delete them for good."""
         ids = list(turn_ids)
         unsaved = [
             (chat, [turn for turn in turns if turn.turn_id in ids]) for chat, turns in self._unsaved_of({chat_id})
@@ -84,7 +84,7 @@ class Recorder(RecordedChats):
         self._change(delete)
 
     def forget_chat(self, chat_id: str) -> None:
-        """Know nothing of a chat any more, and write nothing of it."""
+        """Drop a chat from memory and from the queue."""
         for chats in (self._chats, self._unsaved_chats):
             chats.pop(chat_id, None)
         for turns in (self._turns, self._unsaved_turns):
@@ -127,9 +127,9 @@ class Recorder(RecordedChats):
         return restored
 
     async def check(self) -> None:
-        """Read the database for damage in a thread, while the event loop goes on; a damaged one is begun anew.
+        """Check the database for damage in a thread; a damaged one is moved aside and replaced by an empty one.
 
-        What has been in the bin for long is deleted for good.
+        Empties the bin of what is older than BIN_DAYS.
         """
         try:
             await asyncio.to_thread(self._store.check)
@@ -138,13 +138,13 @@ class Recorder(RecordedChats):
             self._begin_anew(damage)
 
     def _empty_bin(self) -> None:
-        """In a thread: over a connection of its own. What cannot be deleted now can be at the next start."""
+        """Runs in a thread, over its own connection. What cannot be deleted now is tried at the next start."""
         if self._store.path.exists():
             with suppress(StoreError), closing(ChatStore(self._store.path, checks_at_open=False)) as store:
                 store.bin.empty(days=BIN_DAYS)
 
     def flush(self) -> None:
-        """Write what has not been written. Never raises: what fails is tried again the next time."""
+        """Write everything queued. Never raises: what fails stays queued."""
         if not self._unsaved_turns and not self._unmade_changes:
             return
         self.problem = None
@@ -160,9 +160,9 @@ class Recorder(RecordedChats):
                 self._tell("The chat database can be written again: everything is saved.")
 
     def finish(self, wait_s: float = 0.0) -> StoreError | None:
-        """Write what waits, trying again for `wait_s` seconds while another program holds the database, and close it.
+        """Write everything queued and close the database; retries for `wait_s` seconds while it is locked.
 
-        Returns why something is not written; None: all of it is.
+        Returns why something is not written; None: everything is.
         """
         deadline = time.monotonic() + wait_s
         self.flush()
@@ -172,16 +172,16 @@ class Recorder(RecordedChats):
         return self.problem
 
     def close(self) -> None:
-        """A last attempt, then close the database."""
+        """Write once more, then close the database."""
         self.finish()
 
     def _save_first(self, unsaved: list[tuple[ChatRecord, list[TurnRecord]]]) -> None:
-        """What is deleted before it could be written can be restored, too."""
+        """Write chats and turns before they are deleted, so that they can be restored."""
         for chat, turns in unsaved:
             self._store.save_whole(chat, turns)
 
     def _need_written(self) -> None:
-        """Write what waits. Raises StoreLockedError where that cannot be done now."""
+        """Write everything queued. Raises StoreLockedError if that fails."""
         self.flush()
         if self._unmade_changes or self._unsaved_turns:
             raise StoreLockedError(
@@ -189,7 +189,7 @@ class Recorder(RecordedChats):
             )
 
     def _change(self, change: Callable[[], None]) -> None:
-        """Changes come before waiting turns: those have been forgotten, or were made after them."""
+        """Queue a change and flush. Changes are made before queued turns are written."""
         self._unmade_changes.append(change)
         self.flush()
 
@@ -212,7 +212,7 @@ class Recorder(RecordedChats):
             del self._unsaved_turns[turn.turn_id]
 
     def _save_again(self, chat_id: str) -> None:
-        """Another instance deleted the chat that is written here: all that is known of it is kept anew."""
+        """Another instance deleted this chat: write it again with all its known turns."""
         if chat_id in self._chats:
             turns = [turn for turn in self._turns.values() if turn.chat_id == chat_id]
             self._store.save_whole(self._chats[chat_id], turns)
@@ -223,7 +223,7 @@ class Recorder(RecordedChats):
         except OSError as error:
             self._complain(StoreDamagedError(f"{damage.message} It could not be moved aside: {reason(error)}."))
             return
-        self._tell(f"The chat database was damaged. It was moved to {aside}, and a new one begun.")
+        self._tell(f"The chat database was damaged. It was moved to {aside}, and a new one was created.")
         self._unmade_changes.clear()
         self._unsaved_chats = dict(self._chats)
         self._unsaved_turns = dict(self._turns)
@@ -233,7 +233,7 @@ class Recorder(RecordedChats):
             self._complain(error)
 
     def _complain(self, problem: StoreError) -> None:
-        """Say once that something is not written."""
+        """Notify the user that something is not written; the same message only once."""
         self.problem = problem
         if problem.message != self._last_complaint:
             words = f"{problem.message} {_IN_MEMORY} {'' if isinstance(problem, StoreLockedError) else problem.hint}"

@@ -124,7 +124,7 @@ class ChatPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class SearchResult:
     """One place where a search matched; `turn` is None where it is the title."""
 
     chat: ChatSummary

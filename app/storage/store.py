@@ -13,7 +13,7 @@ from app.storage import rows as chat_rows
 from app.storage import search as chat_search
 from app.storage.bin import ChatBin
 from app.storage.database import LOCK_WAIT_S, ChatDatabase, StoreLockedError
-from app.storage.records import USER, ChatRecord, ChatSummary, Hit, TurnRecord
+from app.storage.records import USER, ChatRecord, ChatSummary, SearchResult, TurnRecord
 from app.storage.rows import CHAT_COLUMNS, TURN_COLUMNS
 
 _SAVE_CHAT = f"""
@@ -117,7 +117,7 @@ class ChatStore:
         self._database.run_whole(write)
 
     def rename(self, chat_id: str, title: str) -> None:
-        """Call a chat something else; an empty title makes one from its first question again."""
+        """Rename a chat; an empty title makes one from its first question again."""
         values = (whole(" ".join(title.split())), chat_id)
         self._database.run(
             lambda connection: connection.execute("UPDATE chats SET title = ? WHERE chat_id = ?", values)
@@ -192,19 +192,19 @@ class ChatStore:
             self._database.read(lambda connection: connection.execute("SELECT count(*) FROM chats").fetchone())[0]
         )
 
-    def search(self, text: str, limit: int = 50) -> list[Hit]:
+    def search(self, text: str, limit: int = 50) -> list[SearchResult]:
         """Where `text` is found: titles first, then turns, the newest first. Any text is a valid search."""
         found = self._database.read(
             lambda connection: chat_search.find(connection, text, limit, can_index=self._database.can_index)
         )
         summaries = {chat_id: self.summary(chat_id) for chat_id in dict.fromkeys(match.chat_id for match in found)}
-        hits = []
+        results = []
         for match in found:
             chat = summaries[match.chat_id]
             if chat is not None:
                 turn = None if match.turn_id is None else self.turn(match.turn_id)
-                hits.append(Hit(chat, turn, match.snippet))
-        return hits
+                results.append(SearchResult(chat, turn, match.snippet))
+        return results
 
     def turn(self, turn_id: str) -> TurnRecord | None:
         """The turn with that id."""
@@ -228,7 +228,7 @@ class ChatStore:
             self._database.run(lambda connection: connection.execute("PRAGMA wal_checkpoint(TRUNCATE)"))
 
     def move_aside(self) -> Path:
-        """Rename a damaged database; the next use begins anew. Returns the new name. Raises OSError."""
+        """Rename a damaged database; the next use begins again. Returns the new name. Raises OSError."""
         return self._database.move_aside()
 
     def close(self) -> None:

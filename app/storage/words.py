@@ -50,8 +50,8 @@ def about_deletion(deletion: Deletion, now: datetime | None = None) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
-    """A chat and those that branched from it, which are versions of it. The newest stands for all."""
+class ChatVersions:
+    """A chat and those that branched from it, which are its versions, the newest first."""
 
     versions: tuple[ChatSummary, ...]
 
@@ -74,13 +74,13 @@ class Family:
         return " · ".join(part for part in parts if part)
 
 
-def families(chats: Iterable[ChatSummary]) -> list[Family]:
-    """Chats, the newest first, as families in the order of their newest ones."""
+def grouped_versions(chats: Iterable[ChatSummary]) -> list[ChatVersions]:
+    """Chats, the newest first, grouped with their versions, in the order of the newest of each."""
     known = {chat.chat_id: chat for chat in chats}
     members: dict[str, list[ChatSummary]] = {}
     for chat in known.values():
         members.setdefault(_root(known, chat), []).append(chat)
-    return [Family(tuple(versions)) for versions in members.values()]
+    return [ChatVersions(tuple(versions)) for versions in members.values()]
 
 
 def _root(known: dict[str, ChatSummary], chat: ChatSummary) -> str:

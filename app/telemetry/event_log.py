@@ -1,4 +1,4 @@
-"""The short log of what the engine did, from its events and from what changed between its states."""
+"""The lines of the EVENTS panel, made from engine events and from differences between snapshots."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from engine.events import (
 MAX_LINES = 300
 
 _BURST_SHARE = 0.1
-"""Evictions between two looks that are worth a line, as a share of the experts on the device."""
+"""Evictions between two samples that are worth a line, as a share of the experts on the device."""
 
 
 class Kind(Enum):
@@ -49,16 +49,16 @@ _COUNTING = (Kind.LATE, Kind.EVICTIONS)
 
 
 class LogLine(NamedTuple):
-    """One thing that happened."""
+    """One line."""
 
     at_s: float
-    """Seconds since the epoch, of the last time where it happened several times in a row."""
+    """Seconds since the epoch; of a counting line, of its last count."""
     kind: Kind
     text: str
 
     @property
     def clock(self) -> str:
-        """`14:03:59`, here."""
+        """`14:03:59`, local time."""
         return time.strftime("%H:%M:%S", time.localtime(self.at_s))
 
 
@@ -71,8 +71,8 @@ class _Tally(NamedTuple):
 
 
 class EventLog:
-    """The last lines, oldest first. Late experts and evictions are one line each that counts on, until something else
-    happens."""
+    """The last lines, oldest first. Late experts and evictions have one counting line each: it is updated until a
+    line of another kind follows."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self.lines: deque[LogLine] = deque(maxlen=MAX_LINES)
@@ -83,13 +83,13 @@ class EventLog:
         self._reading: int | None = None
 
     def note(self, happened: list[Event]) -> None:
-        """Take in the engine's events."""
+        """Append the lines of these events."""
         for event in happened:
             for kind, text in self._told(event):
                 self._add(kind, text)
 
     def see(self, snapshot: Snapshot) -> None:
-        """Take in a state, and say what its counters tell."""
+        """Append or update lines for what the counters of this snapshot changed."""
         now = tuple(_Tally(layer.late, layer.evictions, layer.routed) for layer in snapshot.layer_counters)
         before, self._tallies = self._tallies, now
         if len(before) != len(now) or sum(t.routed for t in now) < sum(t.routed for t in before):
@@ -116,7 +116,7 @@ class EventLog:
         self._add(Kind.EVICTIONS, f"evicted {evicted}, {self._largest_burst} in a burst")
 
     def _count_on(self, kind: Kind, before: tuple[_Tally, ...]) -> tuple[_Tally, ...]:
-        """From where the line of that kind counts: takes the line out, to be written anew."""
+        """The counters that the line of that kind counts from; removes the line, which the caller appends again."""
         for line in reversed(self.lines):
             if line.kind not in _COUNTING:
                 break
@@ -137,7 +137,7 @@ class EventLog:
             case ModeChanged(mode, _, at_tok):
                 return [(Kind.MODE, mode.upper() + (f" from token {at_tok}" if at_tok is not None else ""))]
             case DomainSet(domain, num_warmed):
-                warmed = "no profile" if num_warmed is None else f"{num_warmed} experts warmed"
+                warmed = "no profile" if num_warmed is None else f"{num_warmed} experts loaded"
                 return [(Kind.DOMAIN, f"{domain}: {warmed}")]
             case PrefillProgress(request_id) if request_id != self._reading:
                 self._reading = request_id
@@ -152,7 +152,7 @@ class EventLog:
                 return []
 
     def _told_prompt(self, event: PrefillProgress) -> list[tuple[Kind, str]]:
-        told = [(Kind.PROMPT, f"prompt of {event.total_tok} tok, {event.reused_tok} reused")]
+        told = [(Kind.PROMPT, f"prompt of {event.total_tok} tok, {event.reused_tok} cached")]
         if event.note:
             told.append((Kind.NOTICE, event.note))
         if event.left_out_messages:

@@ -1,4 +1,4 @@
-"""Which experts were seen at work. States are looked at a few times a second, so this is a sample of the tokens."""
+"""Which experts were seen in use. States are looked at a few times a second, so this is a sample of the tokens."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from engine.events import IN_USE, RESIDENT, SUBSTITUTE, Snapshot
 
 HOT = 6
-"""Code of a resident expert that was at work in a quarter of the last looks, and twice as often as the average one."""
+"""Code of a resident expert that was in use in a quarter of the last samples, and twice as often as the average one."""
 
 WINDOW = 32
-"""Looks that count as lately."""
+"""Samples that count as lately."""
 
-_FEWEST_LOOKS = 8
+_FEWEST_SAMPLES = 8
 _HOT_SHARE = 0.25
 
 
@@ -23,29 +23,29 @@ class LayerUse:
     """The picks of one layer."""
 
     counts: list[int]
-    """Looks in which each expert was at work, since the app watches."""
+    """Samples in which each expert was in use, since the app watches."""
     recent: deque[tuple[int, ...]] = field(default_factory=lambda: deque(maxlen=WINDOW))
-    """The experts at work in the last looks, oldest first."""
-    num_looks: int = 0
+    """The experts in use in the last samples, oldest first."""
+    num_samples: int = 0
     recent_counts: list[int] = field(default_factory=list)
 
     def see(self, codes: bytes) -> None:
-        """Take in the layer's codes of one look; nothing, where none was at work."""
-        picked = at_work(codes)
+        """Take in the layer's codes of one sample; nothing, where none was in use."""
+        picked = experts_in_use(codes)
         if not picked:
             return
         if len(self.recent) == WINDOW:
             for expert in self.recent[0]:
                 self.recent_counts[expert] -= 1
         self.recent.append(picked)
-        self.num_looks += 1
+        self.num_samples += 1
         for expert in picked:
             self.counts[expert] += 1
             self.recent_counts[expert] += 1
 
     def mark_hot(self, codes: bytes) -> bytes:
         """The codes, with those resident experts that are hot told apart."""
-        if len(self.recent) < _FEWEST_LOOKS:
+        if len(self.recent) < _FEWEST_SAMPLES:
             return codes
         enough = max(_HOT_SHARE * len(self.recent), 2 * sum(self.recent_counts) / len(codes))
         if max(self.recent_counts) < enough:
@@ -56,7 +56,7 @@ class LayerUse:
         )
 
 
-def at_work(codes: bytes) -> tuple[int, ...]:
+def experts_in_use(codes: bytes) -> tuple[int, ...]:
     """The experts picked for the token, and those that stood in for others."""
     if IN_USE not in codes and SUBSTITUTE not in codes:
         return ()

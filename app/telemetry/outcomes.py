@@ -1,4 +1,4 @@
-"""How the routed experts of an answer were served, look by look."""
+"""How the routed experts of an answer were served, sample by sample."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from typing import NamedTuple
 
 from engine.events import Snapshot
 
-MAX_LOOKS = 256
+MAX_SAMPLES = 256
 
 
 class Outcomes(NamedTuple):
-    """(token, expert) pairs served between two looks. A miss is waited for from its beginning, a late one only for the
-    rest of its copy."""
+    """(token, expert) pairs served between two samples. A miss waits for its whole load, a late one for the rest."""
 
     hits: int
     substituted: int
@@ -26,10 +25,10 @@ class Outcomes(NamedTuple):
 
 
 class OutcomeHistory:
-    """The looks of the answer being written, or of the last one."""
+    """The samples of the answer being written, or of the last one."""
 
     def __init__(self) -> None:
-        self.looks: deque[Outcomes] = deque(maxlen=MAX_LOOKS)
+        self.samples: deque[Outcomes] = deque(maxlen=MAX_SAMPLES)
         self._last = Outcomes(0, 0, 0, 0)
 
     def see(self, snapshot: Snapshot) -> None:
@@ -38,8 +37,8 @@ class OutcomeHistory:
         total = Outcomes(counters.hits, counters.substituted, counters.late, counters.misses)
         since = Outcomes(*(now - before for now, before in zip(total, self._last, strict=True)))
         if min(since) < 0:
-            self.looks.clear()
+            self.samples.clear()
             since = total
         if since.routed:
-            self.looks.append(since)
+            self.samples.append(since)
         self._last = total

@@ -12,7 +12,7 @@ from app.telemetry.expert_use import ExpertUse
 from app.telemetry.outcomes import OutcomeHistory
 from engine.events import Counters, EngineReady, Event, Snapshot
 
-MAX_LOOKS = 128
+MAX_SAMPLES = 128
 
 
 class PanelHistory:
@@ -28,11 +28,11 @@ class PanelHistory:
         """The last state seen."""
         self.outcomes = OutcomeHistory()
         self.use = ExpertUse()
-        self.layer_outcomes: deque[tuple[tuple[int, int], ...]] = deque(maxlen=MAX_LOOKS)
-        """(hits, routed) of every layer since load, one entry a look in which something was routed."""
+        self.layer_outcomes: deque[tuple[tuple[int, int], ...]] = deque(maxlen=MAX_SAMPLES)
+        """(hits, routed) of every layer since load, one entry a sample in which something was routed."""
         self._layers_before: tuple[Counters, ...] = ()
         """The layers' counters when the answer began."""
-        self.link_bytes_per_s: deque[float | None] = deque(maxlen=MAX_LOOKS)
+        self.link_bytes_per_s: deque[float | None] = deque(maxlen=MAX_SAMPLES)
 
     def note(self, happened: list[Event]) -> None:
         """Take in the engine's events."""
@@ -68,10 +68,10 @@ class PanelHistory:
         return tuple(now - then for now, then in zip(layers, before, strict=True))
 
     def layer_hit_rates(self, layer: int) -> list[float | None]:
-        """Hits over routed of one layer between the looks, oldest first; None where nothing was routed in it."""
+        """Hits over routed of one layer between the samples, oldest first; None where nothing was routed in it."""
         rates: list[float | None] = []
-        looks = list(self.layer_outcomes)
-        for earlier, later in pairwise(looks):
+        samples = list(self.layer_outcomes)
+        for earlier, later in pairwise(samples):
             if layer >= min(len(earlier), len(later)):
                 continue
             hits, routed = (later[layer][part] - earlier[layer][part] for part in (0, 1))

@@ -269,7 +269,7 @@ class ChatApp(TypingApp, ConfiguredApp):
             self.notify(visible(f"{error.message} {error.hint}"), severity="error", markup=False)
             return None
         if kept is None:
-            self.notify("That chat is not kept any more.", severity="warning")
+            self.notify("That chat was deleted.", severity="warning")
             return None
         self._bridge.profiles.choose(kept.domain)
         return await self._show_chat(domain_called(kept.domain))

@@ -108,14 +108,14 @@ class ConfiguredApp(App[None]):
         if not isinstance(self.screen, Palette):
             self.push_screen(Palette(id="--command-palette"))
 
-    def action_save_picture(self) -> None:
+    def action_save_screenshot(self) -> None:
         """The screen as an SVG file, and where it is."""
-        from app.ui.picture import picture_folder, save_picture
+        from app.ui.screenshot import save_screenshot, screenshot_folder
 
         try:
-            path = save_picture(self, picture_folder())
+            path = save_screenshot(self, screenshot_folder())
         except OSError as error:
-            self.notify(visible(f"The picture could not be written: {error}"), severity="error", markup=False)
+            self.notify(visible(f"The screenshot could not be written: {error}"), severity="error", markup=False)
         else:
             self.notify(visible(f"Saved {path}"), timeout=8, markup=False)
 

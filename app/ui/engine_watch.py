@@ -1,4 +1,4 @@
-"""What the engine does, brought to the screens that show it, as often as that is worth it."""
+"""Passes the engine's events and states to the screens that show them, at a limited rate."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.engine_link.bridge import EngineBridge
 from engine.events import Event, Snapshot
 
 _IDLE_SNAPSHOT_S = 1.0
-"""How often the panels look while nothing happens or nobody looks."""
+"""Seconds between updates while the engine is idle or no panel is visible."""
 
 _QUIET_PHASES = ("idle",)
 

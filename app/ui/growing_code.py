@@ -13,7 +13,7 @@ _OPENING = re.compile(r"^( {0,3})(`{3,}|~{3,})(.*)$")
 
 class GrowingCode:
     """An open fence. Lines of which the colours are settled move to `settled`; the window behind them is highlighted
-    anew with every growth.
+    again with every growth.
 
     A line is settled once what follows it looks the same when highlighted without it. A comment or string longer than
     the window is cut all the same, and its first line highlighted in front of what follows. What a cut gets wrong is

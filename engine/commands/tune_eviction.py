@@ -28,8 +28,8 @@ _ROWS = {
     "tuned": "history, tuned weights",
     "lru": "lru",
     "lfu": "lfu",
-    "belady_layer": "bound, these slots a layer",
-    "belady_pool": "bound, one pool of these bytes",
+    "belady_layer": "lower bound (Belady), these slots",
+    "belady_pool": "lower bound (Belady), one pool",
 }
 
 

@@ -153,5 +153,5 @@ class Prefetching:
     def _window_at(self, layer: int, leases: Sequence[Lease]) -> Window | None:
         demand = len({lease.slot for lease in leases if lease.copy is not None}) * self._expert_bytes[layer]
         ahead = self._targets[layer]
-        queued = sum(self._cache.num_arriving(at) * self._expert_bytes[at] for at in ahead)
+        queued = sum(self._cache.num_loading(at) * self._expert_bytes[at] for at in ahead)
         return self._window.window(layer, demand_bytes=demand, prefetch_bytes=queued, num_layers_ahead=self._num_ahead)

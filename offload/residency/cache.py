@@ -229,7 +229,7 @@ class ExpertCache:
         """Per layer, the experts on the device, in order."""
         return tuple(tuple(expert for expert, slot in enumerate(state.slot_of) if slot >= 0) for state in self._layers)
 
-    def num_arriving(self, layer: int) -> int:
+    def num_loading(self, layer: int) -> int:
         """Experts of the layer on their way."""
         return len(self._layers[layer].arrivals)
 

@@ -2,5 +2,5 @@
 
 from __future__ import annotations
 
-HOST, RESIDENT, ARRIVING, IN_USE, SUBSTITUTE = range(5)
+HOST, RESIDENT, LOADING, IN_USE, SUBSTITUTE = range(5)
 """In the host tier; on the device; on its way; chosen for the current token; standing in for a missed expert."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from offload.residency.codes import ARRIVING, HOST, RESIDENT
+from offload.residency.codes import HOST, LOADING, RESIDENT
 from offload.residency.slot_state import Arrival, GroupState, LayerState
 
 
@@ -40,7 +40,7 @@ def _check_states(state: LayerState) -> None:
     for expert, slot in enumerate(state.slot_of):
         name = f"expert {expert} of layer {state.layer}"
         arrival, hit_lease = state.arrivals.get(expert), state.hit_leases[expert]
-        code = RESIDENT if slot >= 0 else ARRIVING if arrival else HOST
+        code = RESIDENT if slot >= 0 else LOADING if arrival else HOST
         _require(state.codes[expert] == code, f"{name} has code {state.codes[expert]}, not {code}")
         if slot >= 0:
             _require(arrival is None, f"{name} is resident and on its way")

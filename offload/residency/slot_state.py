@@ -75,7 +75,7 @@ class LayerState:
         self.seen = bytearray(num_experts)
         """1: the expert was resident once."""
         self.codes = bytearray(num_experts)
-        """HOST, RESIDENT or ARRIVING per expert."""
+        """HOST, RESIDENT or LOADING per expert."""
         self.leases: list[Lease] = []
         """The leases of the running step: their slots are locked."""
         self.counters = Counters()

@@ -8,7 +8,7 @@ from offload.geometry import Geometry
 from offload.link.expert_link import DEMAND, PREFETCH, ExpertCopy, ExpertLink
 from offload.link.lease import Lease
 from offload.link.slot_pool import SlotPool
-from offload.residency.codes import ARRIVING, HOST, RESIDENT
+from offload.residency.codes import HOST, LOADING, RESIDENT
 from offload.residency.slot_state import Arrival, GroupState, LayerState, Occupant
 
 
@@ -54,7 +54,7 @@ class SlotTransitions:
         is_prefetch = priority == PREFETCH
         arrival = Arrival(state.layer, expert, slot, copy, is_for_prefill, is_prefetch, previous, is_previous_unused)
         group.arrivals[slot] = state.arrivals[expert] = arrival
-        state.codes[expert] = ARRIVING
+        state.codes[expert] = LOADING
         state.counters.prefetch_issued += is_prefetch
         return copy
 

@@ -40,8 +40,8 @@ def test_names_and_codes_are_declared_once_and_reach_the_seam() -> None:
     assert config.PREFETCHERS is prefetch.PREFETCHERS
     defaults = config.EngineConfig()
     assert (defaults.eviction, defaults.prefetch) == (config.EVICTION_POLICIES[0], config.PREFETCHERS[0])
-    shown = [events.HOST, events.RESIDENT, events.ARRIVING, events.IN_USE, events.SUBSTITUTE]
-    assert shown == [codes.HOST, codes.RESIDENT, codes.ARRIVING, codes.IN_USE, codes.SUBSTITUTE] == list(range(5))
+    shown = [events.HOST, events.RESIDENT, events.LOADING, events.IN_USE, events.SUBSTITUTE]
+    assert shown == [codes.HOST, codes.RESIDENT, codes.LOADING, codes.IN_USE, codes.SUBSTITUTE] == list(range(5))
 
 
 def test_the_whole_app_loads_without_torch() -> None:

@@ -35,7 +35,7 @@ def add_chats(commands: Commands) -> None:
     for kind in (listed, searched, shown):
         kind.add_argument("--json", action="store_true", help="print it as JSON")
     _add_files(kinds)
-    renamed = _add(kinds, "rename", "call a chat something else")
+    renamed = _add(kinds, "rename", "rename a chat")
     renamed.add_argument("chat", metavar="CHAT", help=_CHAT)
     renamed.add_argument("title", nargs="+", metavar="TITLE", help='the title; "" makes one from the first question')
     deleted = _add(kinds, "delete", "move chats to the bin, after asking")

@@ -100,7 +100,7 @@ def _add_trace(commands: Commands) -> None:
 def _add_replay(kinds: Commands) -> None:
     replay = kinds.add_parser(
         "replay",
-        help="count what eviction policies would have loaded, and what nobody could have saved",
+        help="count what eviction policies would have loaded, and the lower bound (Belady)",
         description="Replay a trace through eviction policies, from empty slots. Neither the model nor the engine is "
         "needed. Bounds: the fewest loads any policy could do, knowing the future.",
         epilog=EXIT_CODES,

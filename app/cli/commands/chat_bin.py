@@ -1,4 +1,4 @@
-"""`moe-chat chats bin` and `chats restore`: what was deleted, listed and had back."""
+"""`moe-chat chats bin` and `chats restore`: what was deleted, listed and restored."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def list_bin(store: ChatStore, arguments: argparse.Namespace) -> int:
     for deletion in deletions:
         say(f"{deletion.deletion_id[:_SHORT_ID]}  {deletion.title} · {about_deletion(deletion)}")
     if not deletions:
-        tell("Nothing is in the bin.")
+        tell("The bin is empty.")
     return 0
 
 

@@ -15,11 +15,11 @@ from app.formatting.sanitise import text_of, visible, whole
 from app.storage import chat_import, export
 from app.storage.bin import BIN_DAYS
 from app.storage.export import KeptChat
-from app.storage.forest import families as linked_families
+from app.storage.forest import grouped_versions as linked_families
 from app.storage.paths import AppPaths, make_private
-from app.storage.records import ChatSummary, Hit, Snippet
+from app.storage.records import ChatSummary, SearchResult, Snippet
 from app.storage.store import ChatStore
-from app.storage.words import Family, families, num_turns, when
+from app.storage.words import ChatVersions, grouped_versions, num_turns, when
 from engine.errors import MoeChatError
 
 SHORT_ID = 8
@@ -65,7 +65,7 @@ def chat_id_of(store: ChatStore, name: str) -> str:
     if name == LAST:
         newest = store.summaries(1)
         if not newest:
-            raise ChatNotFoundError("No chat is kept yet.", 'Begin one: moe-chat, or moe-chat ask "a question"')
+            raise ChatNotFoundError("No chats yet.", 'Begin one: moe-chat, or moe-chat ask "a question"')
         return newest[0].chat_id
     found = store.matching(name) if name else []
     if len(found) == 1 or name in found:
@@ -81,7 +81,7 @@ def _list(store: ChatStore, arguments: argparse.Namespace) -> int:
     if arguments.ids:
         say("\n".join(chat.chat_id[:SHORT_ID] for chat in chats))
         return 0
-    listed = [Family((chat,)) for chat in chats] if arguments.all else families(chats)
+    listed = [ChatVersions((chat,)) for chat in chats] if arguments.all else grouped_versions(chats)
     if arguments.json:
         say_json([_summary_json(family) for family in listed[:limit]])
         return 0
@@ -90,7 +90,7 @@ def _list(store: ChatStore, arguments: argparse.Namespace) -> int:
     if len(listed) > limit:
         tell(f"The newest {limit} of {len(listed)}; --limit shows more.")
     elif not listed:
-        tell("No chat is kept yet.")
+        tell("No chats yet.")
     return 0
 
 
@@ -104,16 +104,16 @@ def _show(store: ChatStore, arguments: argparse.Namespace) -> int:
 
 
 def _search(store: ChatStore, arguments: argparse.Namespace) -> int:
-    hits = store.search(whole(" ".join(arguments.text)), arguments.limit)
+    results = store.search(whole(" ".join(arguments.text)), arguments.limit)
     if arguments.json:
-        say_json([_hit_json(hit) for hit in hits])
+        say_json([_hit_json(result) for result in results])
         return 0
-    for hit in hits:
-        where = "title" if hit.turn is None else f"turn {hit.turn.position + 1}"
-        say(f"{hit.chat.chat_id[:SHORT_ID]}  {hit.chat.title} · {when(hit.chat.updated_at)} · {where}")
-        say("          ", *_marked(hit.snippet))
-    if not hits:
-        tell("Found in no chat.")
+    for result in results:
+        where = "title" if result.turn is None else f"turn {result.turn.position + 1}"
+        say(f"{result.chat.chat_id[:SHORT_ID]}  {result.chat.title} · {when(result.chat.updated_at)} · {where}")
+        say("          ", *_marked(result.snippet))
+    if not results:
+        tell("No matches.")
     return 0
 
 
@@ -134,9 +134,9 @@ def _export(store: ChatStore, arguments: argparse.Namespace) -> int:
     elif output.is_dir():
         for one in linked_families(chats) if arguments.json else [[kept] for kept in chats]:
             path = output / export.file_name(one[0], ".json" if arguments.json else ".md")
-            tell(f"Written to {export.write_file(path, write(one))}")
+            tell(f"Saved to {export.write_file(path, write(one))}")
     else:
-        tell(f"Written to {export.write_file(output, write(chats))}")
+        tell(f"Saved to {export.write_file(output, write(chats))}")
     if left_out := len(with_versions) - len(chats):
         versions = "1 other version" if left_out == 1 else f"{left_out} other versions"
         tell(f"Not written: {versions} of it. With --json every version is.")
@@ -187,7 +187,7 @@ def _summary(store: ChatStore, chat_id: str) -> ChatSummary:
     return summary
 
 
-def _line(family: Family) -> str:
+def _line(family: ChatVersions) -> str:
     """Id, what it is, title; cut at the edge of a terminal."""
     line = f"{family.newest.chat_id[:SHORT_ID]}  {family.newest.title} · {family.about()}"
     line = visible(" ".join(line.splitlines()))
@@ -195,20 +195,20 @@ def _line(family: Family) -> str:
     return line if len(line) <= columns else f"{line[: columns - 1]}…"
 
 
-def _summary_json(family: Family) -> dict[str, object]:
+def _summary_json(family: ChatVersions) -> dict[str, object]:
     return {**asdict(family.newest), "versions": list(family.chat_ids)}
 
 
-def _hit_json(hit: Hit) -> dict[str, object]:
-    turn = hit.turn
+def _hit_json(result: SearchResult) -> dict[str, object]:
+    turn = result.turn
     return {
-        "chat_id": hit.chat.chat_id,
-        "title": hit.chat.title,
-        "updated_at": hit.chat.updated_at,
+        "chat_id": result.chat.chat_id,
+        "title": result.chat.title,
+        "updated_at": result.chat.updated_at,
         "position": None if turn is None else turn.position,
         "role": None if turn is None else turn.role,
-        "snippet": hit.snippet.text,
-        "marks": [list(mark) for mark in hit.snippet.marks],
+        "snippet": result.snippet.text,
+        "marks": [list(mark) for mark in result.snippet.marks],
     }
 
 

@@ -92,7 +92,7 @@ def _details(place: Place, paths: AppPaths) -> str:
         store = ChatStore(paths.chats_db)
         try:
             number = store.num_chats()
-            return f"{number} {'chat' if number == 1 else 'chats'}, which cannot be had back"
+            return f"{number} {'chat' if number == 1 else 'chats'}, which cannot be undone"
         finally:
             store.close()
     return place.about

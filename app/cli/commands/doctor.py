@@ -98,5 +98,5 @@ def _failed(checks: Sequence[Check]) -> list[Check]:
 def _summary(checks: Sequence[Check]) -> str:
     failed, warned = len(_failed(checks)), sum(check.verdict == WARN for check in checks)
     if not failed and not warned:
-        return "All is well."
+        return "All checks passed."
     return f"{failed} of {len(checks)} checks failed, {warned} with a warning."

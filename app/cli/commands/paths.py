@@ -44,7 +44,7 @@ def used_bytes(path: Path) -> int:
 
 
 def places(paths: AppPaths) -> list[Place]:
-    """Everything that takes room, what can be made anew first."""
+    """Everything that takes room, what can be made again first."""
     cache, hub = paths.cache_dir, hub_cache()
     unfinished = (*cache.glob(".demo-building-*"), *hub.glob(f"{_MODEL_PREFIX}*/blobs/*.incomplete"))
     logs = tuple(path for path in (paths.app_log, paths.engine_log) if path.exists())
@@ -53,8 +53,8 @@ def places(paths: AppPaths) -> list[Place]:
     found = [
         _place("downloads", "unfinished downloads, and what a killed build left", unfinished, is_default=True),
         _place("logs", "what the app and the engine wrote about themselves", logs, is_default=True),
-        _place("demo", "the demo model; built anew when it is used", cache.glob("demo-[0-9]*"), is_default=True),
-        _place("profiles", "domain profiles; building them anew takes minutes each", _existing([paths.profiles_dir])),
+        _place("demo", "the demo model; built again when it is used", cache.glob("demo-[0-9]*"), is_default=True),
+        _place("profiles", "domain profiles; building them again takes minutes each", _existing([paths.profiles_dir])),
         _place("damaged", "chat databases that were damaged and moved aside", damaged),
         _bin(paths.chats_db),
         _place("chats", "every chat", _existing(database)),

@@ -21,7 +21,7 @@ from app.storage import answer_record, export
 from app.storage.recorder import Recorder
 from app.storage.records import ChatRecord
 from app.storage.store import ChatStore
-from app.storage.words import families
+from app.storage.words import grouped_versions
 from engine.config import APPROX, EXACT
 from engine.errors import ConfigError
 
@@ -29,7 +29,7 @@ _NUM_LISTED = 20
 
 
 class PlainChat:
-    """The chat that goes on, and what can be done with it. Its methods raise MoeChatError."""
+    """The running chat and its commands. Its methods raise MoeChatError."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class PlainChat:
         self._say(f"Thinking: {chosen}. {f'Choices: {known}.' if known else 'This model has no such switch.'}")
 
     def command_regenerate(self, _: str) -> None:
-        """Answer the last question anew; the earlier answer stays in an earlier version of the chat."""
+        """Answer the last question again; the earlier answer stays in an earlier version of the chat."""
         last = self._last()
         recomputes = last.is_on_approximate_context and self._answers.mode == EXACT
         if last.answer is not None and (last.answer.text or last.answer.thinking):
@@ -137,10 +137,10 @@ class PlainChat:
             chats = list({hit.chat.chat_id: hit.chat for hit in self._store.search(text)}.values())
         else:
             chats = self._store.summaries(10 * _NUM_LISTED)
-        for family in families(chats)[:_NUM_LISTED]:
+        for family in grouped_versions(chats)[:_NUM_LISTED]:
             self._say(f"{family.newest.chat_id[:SHORT_ID]}  {family.newest.title} · {family.about()}")
         if not chats:
-            self._say("Found in no chat." if text else "No chat is kept yet.")
+            self._say("No matches." if text else "No chats yet.")
 
     def command_open(self, name: str) -> None:
         """Go on with a chat that was kept."""
@@ -161,7 +161,7 @@ class PlainChat:
             raise ConfigError("There is nothing to export yet.")
         chat = export.KeptChat(*kept)
         written = export.write_as_asked(chat, partial(self._recorder.versions, chat.chat_id), name)
-        self._say(f"Written to {written}")
+        self._say(f"Saved to {written}")
 
     def command_stats(self, _: str) -> None:
         """Print what the last answer cost."""

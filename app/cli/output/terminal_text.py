@@ -72,7 +72,7 @@ def clear_line() -> None:
 def confirmed(question: str) -> bool:
     """Ask on the terminal; only `y` and `yes` are a yes. Raises ConfigError where there is nobody to ask."""
     if not sys.stdin.isatty():
-        raise ConfigError("There is nobody to ask: standard input is no terminal.", "Give --yes.")
+        raise ConfigError("Not a terminal, so nothing can be asked.", "Pass --yes.")
     tell(f"{question} [y/N] ", end="")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 

@@ -73,7 +73,7 @@ class BinScreen(ModalScreen[None]):
             return
         options.set_options(_option(deletion) for deletion in self._deletions)
         options.highlighted = 0 if self._deletions else None
-        self._note("" if self._deletions else "Nothing is in the bin.")
+        self._note("" if self._deletions else "The bin is empty.")
 
     def _note(self, text: str) -> None:
         self.query_one("#bin-note", Static).update(visible(text))

@@ -145,7 +145,7 @@ class ChatScreen(PanelledScreen):
         """While a command is typed."""
         self.prompt_actions.offer_completions(event.text_area.text)
 
-    def on_prompt_steered(self, message: Prompt.Steered) -> None:
+    def on_prompt_command_list_key(self, message: Prompt.CommandListKey) -> None:
         self.prompt_actions.steer(message.key)
 
     def on_command_list_chosen(self, message: CommandList.Chosen) -> None:
@@ -213,7 +213,7 @@ class ChatScreen(PanelledScreen):
             self.notify(f"{error.message} {error.hint}".strip(), severity="error", markup=False)
             return False
         if not is_there:
-            self.notify("That chat is not kept any more.", severity="warning")
+            self.notify("That chat was deleted.", severity="warning")
             return False
         if self.flow.domain.name != before:
             self.bridge.profiles.choose(self.flow.domain.name)
@@ -242,7 +242,7 @@ class ChatScreen(PanelledScreen):
             prompt.focus()
         elif offered.display:
             offered.show([])
-            prompt.is_steering = False
+            prompt.has_command_list = False
         elif self.query_one(FindBar).display:
             self.query_one(FindBar).action_close()
         else:

@@ -18,7 +18,7 @@ from app.storage.bin import BIN_DAYS
 from app.storage.recorder import Recorder
 from app.storage.records import ChatPlace
 from app.storage.store import ChatStore
-from app.storage.words import Family, num_turns
+from app.storage.words import ChatVersions, num_turns
 from app.ui.key_map import bindings_of, key_for
 from app.ui.screens.bin import BinScreen
 from app.ui.screens.confirm import Confirm
@@ -61,7 +61,7 @@ class ChatsScreen(ModalScreen[ChatPlace | None]):
         self._recorder = recorder
         self._open_chat_id = open_chat_id
         self._asking = Asking.SEARCH
-        self._about: Family | None = None
+        self._about: ChatVersions | None = None
         """What is renamed or exported: the highlight may move while a line is typed."""
         self._searched = ""
 
@@ -208,7 +208,7 @@ class ChatsScreen(ModalScreen[ChatPlace | None]):
             text = export.as_markdown(newest)
         written = export.write_file(path, text)
         self._ask(Asking.SEARCH)
-        self._note(f"Written to {written}")
+        self._note(f"Saved to {written}")
 
     def _import(self, path: Path) -> None:
         imported = chat_import.import_chats(self._store, chat_import.read_file(path))

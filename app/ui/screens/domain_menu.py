@@ -27,7 +27,7 @@ from engine.events import Event, Snapshot
 _ORNAMENT = "10120312100132101201310210131201"
 """A row of expert states, as digits of their codes."""
 
-_CELL_STYLES = ("$expert-host", "$expert-resident", "$expert-arriving", "$expert-in-use")
+_CELL_STYLES = ("$expert-host", "$expert-resident", "$expert-loading", "$expert-in-use")
 
 
 def _masthead() -> Content:
@@ -178,7 +178,7 @@ class DomainMenu(Screen[Domain | None]):
         book, bridge = self._book, self._bridge
         is_idle = (book.task is None, book.is_known, bridge.is_loading, bridge.is_down)
         keys = (*is_idle, self._can_stop, book.names(), self.highlighted.name)
-        if keys != self._shown_keys:  # the footer is composed anew: not on every beat
+        if keys != self._shown_keys:  # the footer is composed again: not on every beat
             self._shown_keys = keys
             self.refresh_bindings()
 

@@ -43,7 +43,7 @@ class FullContext:
             (
                 Choice(_TRIM, "Leave out the oldest turns", trim, trims),
                 Choice(_NEW_CHAT, "New chat", "in the same domain; an unanswered question goes along"),
-                Choice(_BACK, "Go back", f"to an earlier turn; {branch} goes on from there in a chat of its own"),
+                Choice(_BACK, "Go back", f"to an earlier turn; {branch} continues from there in a chat of its own"),
                 Choice(_LEAVE, "Leave it as it is", "and close this"),
             ),
         )
@@ -81,7 +81,7 @@ class FullContext:
         elif choice == _BACK:
             await chat.turn_actions.action_to_turn(-1)
             before, after, branch = (key_for(chat, action) for action in _BRANCHING)
-            return f"{before} and {after} move between turns; {branch} goes on from one."
+            return f"{before} and {after} move between turns; {branch} continues from one."
         return ""
 
     @property

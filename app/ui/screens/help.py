@@ -12,22 +12,12 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from app.commands.table import COMMANDS, GROUPS
+from app.formatting.terms import TERMS
 from app.storage.paths import AppPaths
 from app.ui.key_map import KeyMap
 from app.ui.screens.sheets import name_rows
 
 _KEY_WIDTH = 22
-
-_WORDS = (
-    ("EXACT", "the token ids that the whole model in memory would give"),
-    ("APPROX", "a missed expert of low score may be replaced by a resident one, counted as substituted"),
-    ("routed", "experts the router chose in decode: hits + late + misses + substituted"),
-    ("hit", "the expert was on the device in time, by itself or thanks to a prefetch"),
-    ("late", "it was on its way when it was needed"),
-    ("miss", "it had to be fetched, and was waited for"),
-    ("profile", "which experts a domain's prompts use; choosing the domain brings those in beforehand"),
-    ("TTFT, TPOT", "time to the first token; time per output token after it"),
-)
 
 
 def key_rows(key_map: KeyMap, group: str) -> Iterator[tuple[str, str]]:
@@ -54,8 +44,8 @@ class HelpScreen(ModalScreen[None]):
                     yield Static(group, classes="sheet-title")
                     yield from name_rows(rows, _KEY_WIDTH)
             yield Static("Words", classes="sheet-title")
-            yield from name_rows(_WORDS, 12)
-            yield Static("Kept in", classes="sheet-title")
+            yield from name_rows(tuple(TERMS.items()), 12)
+            yield Static("Files", classes="sheet-title")
             kept = AppPaths.from_environment().listed()
             yield from name_rows(tuple((name, str(path)) for name, path in kept), 12)
             yield Static(

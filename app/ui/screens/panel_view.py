@@ -1,4 +1,4 @@
-"""One panel with the whole screen. The chat goes on underneath."""
+"""One panel maximised. The chat continues underneath."""
 
 from __future__ import annotations
 

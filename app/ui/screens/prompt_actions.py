@@ -93,7 +93,7 @@ class PromptActions:
         offered = typed.completions(text, self._choices()) if text.startswith("/") else []
         is_whole = len(offered) == 1 and offered[0].text == text
         self._chat.query_one(CommandList).show([] if is_whole else offered)
-        self._chat.prompt.is_steering = bool(offered) and not is_whole
+        self._chat.prompt.has_command_list = bool(offered) and not is_whole
 
     def steer(self, key: str) -> None:
         """A key of the prompt while the list is open."""

@@ -67,7 +67,7 @@ class EditQuestion(AboutChat, ModalScreen[str | None]):
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="sheet"):
-            yield Static("Ask differently", classes="sheet-title")
+            yield Static("Edit the question", classes="sheet-title")
             field = TextArea(self._text, soft_wrap=True, show_line_numbers=False, compact=True, id="edit-text")
             field.move_cursor(field.document.end)
             yield field

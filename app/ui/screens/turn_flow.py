@@ -73,7 +73,7 @@ class TurnFlow:
             if not exchange.can_resume:
                 return "That answer is complete; there is nothing to continue."
             if exchange is not self._conversation.exchanges[-1]:
-                branch = f"{self._key('turn.branch')} goes on from an earlier one in a chat of its own"
+                branch = f"{self._key('turn.branch')} continues from an earlier one in a chat of its own"
                 return f"Only the last answer can be continued; {branch}."
             self._conversation.trims_oldest |= trims_oldest
             self._conversation.resume(exchange)

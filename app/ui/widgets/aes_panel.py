@@ -1,4 +1,4 @@
-"""AES: approximate expert substitution, what stood in for what."""
+"""AES: approximate expert substitution, how many, and in which layers."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ class AesPanel(Panel):
     """Substitutions of this answer: how many, the routing weight they carried, and in which layers."""
 
     TITLE: ClassVar[str] = "AES"
+    EXPLAINED: ClassVar[tuple[str, ...]] = ("AES", "alpha", "weight")
 
     def lines(self, snapshot: Snapshot, width: int) -> list[Content]:
         return [

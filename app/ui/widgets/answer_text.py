@@ -14,12 +14,12 @@ from app.ui.widgets.growing_lines import GrowingLines
 from app.ui.widgets.text_lines import TextLines
 
 _LINES_A_BEAT = 64
-"""Where the last block is longer, it is laid out anew only with every second growth, and so on: a table or a list
+"""Where the last block is longer, it is laid out again only with every second growth, and so on: a table or a list
 depends on each of its lines, and the cost of a growth is not to rise with their number."""
 
 
 class LiveAnswer(GrowingLines):
-    """Grows at its end. Only the last block of its Markdown is laid out anew, of a block of code its last lines."""
+    """Grows at its end. Only the last block of its Markdown is laid out again, of a block of code its last lines."""
 
     def __init__(self, markdown: str) -> None:
         super().__init__()

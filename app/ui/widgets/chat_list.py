@@ -7,13 +7,13 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from app.formatting.sanitise import visible
-from app.storage.records import ChatPlace, ChatSummary, Hit, Snippet
+from app.storage.records import ChatPlace, ChatSummary, SearchResult, Snippet
 from app.storage.store import ChatStore
-from app.storage.words import Family, families
+from app.storage.words import ChatVersions, grouped_versions
 
 MAX_CHATS = 500
 """Chats that are listed; older ones are found by searching."""
-_MAX_HITS = 200
+_MAX_RESULTS = 200
 
 
 class ChatList(OptionList):
@@ -21,15 +21,15 @@ class ChatList(OptionList):
 
     def __init__(self, widget_id: str) -> None:
         super().__init__(id=widget_id)
-        self._families: list[Family] = []
-        self._hits: dict[str, Hit] = {}
-        """The hit that is shown, by chat."""
+        self._chats: list[ChatVersions] = []
+        self._results: dict[str, SearchResult] = {}
+        """The result that is shown, by chat."""
 
     @property
-    def current(self) -> Family | None:
+    def current(self) -> ChatVersions | None:
         """The highlighted chat."""
         at = self.highlighted
-        return self._families[at] if at is not None and at < len(self._families) else None
+        return self._chats[at] if at is not None and at < len(self._chats) else None
 
     @property
     def place(self) -> ChatPlace | None:
@@ -37,48 +37,51 @@ class ChatList(OptionList):
         if self.current is None:
             return None
         chat_id = self.current.newest.chat_id
-        hit = self._hits.get(chat_id)
-        if hit is None or hit.turn is None:
+        result = self._results.get(chat_id)
+        if result is None or result.turn is None:
             return ChatPlace(chat_id)
-        snippet = hit.snippet
-        return ChatPlace(chat_id, hit.turn.position, tuple(snippet.text[start:end] for start, end in snippet.marks))
+        snippet = result.snippet
+        return ChatPlace(chat_id, result.turn.position, tuple(snippet.text[start:end] for start, end in snippet.marks))
 
     def show(self, store: ChatStore, text: str, open_chat_id: str | None) -> str:
         """List all chats, or those with `text`; returns what there is to say about the list. Raises StoreError."""
         before = self.current.newest.chat_id if self.current is not None else None
-        hits = store.search(text, _MAX_HITS) if text.strip() else []
+        results = store.search(text, _MAX_RESULTS) if text.strip() else []
         known = store.summaries(MAX_CHATS)
-        self._families = _found(hits, known) if text.strip() else families(known)
-        self._hits = {hit.chat.chat_id: hit for hit in reversed(hits)}
+        self._chats = _found(results, known) if text.strip() else grouped_versions(known)
+        self._results = {result.chat.chat_id: result for result in reversed(results)}
         self.set_options(
-            Option(_entry(family, open_chat_id, self._hits.get(family.newest.chat_id))) for family in self._families
+            Option(_entry(chat_versions, open_chat_id, self._results.get(chat_versions.newest.chat_id)))
+            for chat_versions in self._chats
         )
-        ids = [family.newest.chat_id for family in self._families]
+        ids = [chat_versions.newest.chat_id for chat_versions in self._chats]
         self.highlighted = (ids.index(before) if before in ids and not text else 0) if ids else None
-        return _about_list(text, len(self._families), num_hits=len(hits), num_chats=store.num_chats())
+        return _about_list(text, len(self._chats), num_results=len(results), num_chats=store.num_chats())
 
 
-def _found(hits: list[Hit], known: list[ChatSummary]) -> list[Family]:
-    """The families of the hits, by their first hit; the version that was found stands for its family."""
-    of_chat = {chat_id: family for family in families(known) for chat_id in family.chat_ids}
-    found: dict[str, Family] = {}
-    for hit in hits:
-        family = of_chat.get(hit.chat.chat_id, Family((hit.chat,)))
-        others = tuple(chat for chat in family.versions if chat.chat_id != hit.chat.chat_id)
-        found.setdefault(min(family.chat_ids), Family((hit.chat, *others)))
+def _found(results: list[SearchResult], known: list[ChatSummary]) -> list[ChatVersions]:
+    """The chats of the results, by their first result; the version that was found comes first in its chat."""
+    of_chat = {
+        chat_id: chat_versions for chat_versions in grouped_versions(known) for chat_id in chat_versions.chat_ids
+    }
+    found: dict[str, ChatVersions] = {}
+    for result in results:
+        chat_versions = of_chat.get(result.chat.chat_id, ChatVersions((result.chat,)))
+        others = tuple(chat for chat in chat_versions.versions if chat.chat_id != result.chat.chat_id)
+        found.setdefault(min(chat_versions.chat_ids), ChatVersions((result.chat, *others)))
     return list(found.values())
 
 
-def _entry(family: Family, open_chat_id: str | None, hit: Hit | None) -> Content:
+def _entry(chat_versions: ChatVersions, open_chat_id: str | None, result: SearchResult | None) -> Content:
     """Title, then when and what it is, then what was found."""
-    is_open = open_chat_id in family.chat_ids
+    is_open = open_chat_id in chat_versions.chat_ids
     lines = Content.assemble(
-        (visible(family.newest.title), "bold"),
+        (visible(chat_versions.newest.title), "bold"),
         (" · open now" if is_open else "", "$primary"),
         "\n",
-        (visible(family.about()), "$foreground 65%"),
+        (visible(chat_versions.about()), "$foreground 65%"),
     )
-    return lines if hit is None else Content("\n").join([lines, _snippet(hit.snippet)])
+    return lines if result is None else Content("\n").join([lines, _snippet(result.snippet)])
 
 
 def _snippet(snippet: Snippet) -> Content:
@@ -93,12 +96,12 @@ def _snippet(snippet: Snippet) -> Content:
     return Content(text + visible(snippet.text[last:]), [Span(0, 10**6, "$foreground 80%"), *spans])
 
 
-def _about_list(text: str, num_shown: int, *, num_hits: int, num_chats: int) -> str:
+def _about_list(text: str, num_shown: int, *, num_results: int, num_chats: int) -> str:
     if text.strip():
-        at_least = "at least " if num_hits == _MAX_HITS else ""
-        places = f"{num_hits} place" if num_hits == 1 else f"{num_hits} places"
+        at_least = "at least " if num_results == _MAX_RESULTS else ""
+        places = f"{num_results} place" if num_results == 1 else f"{num_results} places"
         chats = f"{num_shown} chat" if num_shown == 1 else f"{num_shown} chats"
-        return f"Found in {at_least}{places}, in {chats}." if num_shown else "Found in no chat."
+        return f"Found in {at_least}{places}, in {chats}." if num_shown else "No matches."
     if not num_chats:
-        return "No chat is kept yet: one is as soon as its first message is sent."
+        return "No chats yet: a chat is saved when its first message is sent."
     return f"The newest {MAX_CHATS} of {num_chats}; searching finds all." if num_chats > MAX_CHATS else ""

@@ -11,7 +11,7 @@ from app.telemetry.event_log import MAX_LINES, Kind, LogLine
 from app.ui.widgets.panel import Panel, heading
 from engine.events import Snapshot
 
-_LOOKS = {
+_STYLES = {
     Kind.READY: ("●", "$exact"),
     Kind.MODE: ("⇄", "$approx"),
     Kind.DOMAIN: ("◇", "$primary"),
@@ -55,6 +55,6 @@ class EventsPanel(Panel):
 
 
 def _line(line: LogLine, width: int) -> Content:
-    glyph, colour = _LOOKS[line.kind]
+    glyph, colour = _STYLES[line.kind]
     text = Content.assemble((f"{line.clock} ", "$quiet"), (f"{glyph} ", colour), line.text.replace("\n", " "))
     return text.truncate(width, ellipsis=True)

@@ -7,7 +7,7 @@ from itertools import product
 from typing import NamedTuple
 
 from app.telemetry.expert_use import HOT
-from engine.events import ARRIVING, HOST, IN_USE, RESIDENT, SUBSTITUTE
+from engine.events import HOST, IN_USE, LOADING, RESIDENT, SUBSTITUTE
 
 NOTHING = 5
 """Code of a cell beyond the last expert of a layer that has fewer than the widest."""
@@ -19,7 +19,7 @@ LABEL_WIDTH = 3
 """Columns of a layer's number and the gap after it."""
 
 _BLOCK_GAP = 2
-_URGENCY = (SUBSTITUTE, ARRIVING, IN_USE)
+_URGENCY = (SUBSTITUTE, LOADING, IN_USE)
 """What a grouped cell shows as soon as one of its experts is in that state, the rarest first."""
 
 

@@ -1,5 +1,5 @@
 """The last line: the keys that do something now. One widget, where textual's Footer takes one for each key and makes
-them anew whenever the focus changes."""
+them again whenever the focus changes."""
 
 from __future__ import annotations
 

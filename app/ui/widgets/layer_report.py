@@ -8,21 +8,22 @@ from typing import ClassVar
 from textual.content import Content
 
 from app.formatting import figures
-from app.telemetry.expert_use import LayerUse, at_work
+from app.telemetry.expert_use import LayerUse, experts_in_use
 from app.telemetry.panel_history import PanelHistory
 from app.ui.widgets.panel import Panel, heading, outcomes, pairs, table, wrapped
 from app.ui.widgets.residency_map import GLYPHS
 from app.ui.widgets.residency_panel import COLOURS, legend
 from engine.config import format_bytes
-from engine.events import ARRIVING, HOST, Snapshot
+from engine.events import HOST, LOADING, Snapshot
 
 _SHOWN_PICKS = 12
 
 
 class LayerReport(Panel):
-    """Its experts, its slots, how it was served since load, and how often each expert was seen at work."""
+    """Its experts, its slots, how it was served since load, and how often each expert was seen in use."""
 
     TITLE: ClassVar[str] = "LAYER"
+    EXPLAINED: ClassVar[tuple[str, ...]] = ("hot", "late")
 
     def __init__(self, number: int, history: PanelHistory) -> None:
         """`number` counts MoE layers from 0."""
@@ -67,9 +68,9 @@ class LayerReport(Panel):
         return pairs(
             width,
             ("on the device", figures.share(len(codes) - codes.count(HOST), len(codes))),
-            ("coming", figures.of(codes.count(ARRIVING), len(codes))),
+            ("loading", figures.of(codes.count(LOADING), len(codes))),
             ("slots", figures.count(snapshot.slots_per_layer[self.number])),
-            ("at work", _named(at_work(codes)) or figures.DASH),
+            ("in use", _named(experts_in_use(codes)) or figures.DASH),
         )
 
     def _hit_rate(self, snapshot: Snapshot, width: int) -> Content:
@@ -85,37 +86,37 @@ class LayerReport(Panel):
             (name, figures.of(value, counters.routed), figures.percent(value, counters.routed))
             for name, value in outcomes(counters)
         ]
-        return [Content.styled("routed to since load", "bold $quiet"), *table(listed)]
+        return [Content.styled("routed to since the model was loaded", "bold $quiet"), *table(listed)]
 
     def _moved(self, snapshot: Snapshot) -> list[Content]:
         counters = snapshot.layer_counters[self.number]
         useful = figures.of(counters.prefetch_useful, counters.prefetch_issued)
         wasted = figures.of(counters.prefetch_wasted, counters.prefetch_issued)
         rows = [
-            ("copies on demand", figures.of(counters.demand_loads, counters.loads)),
-            ("copies ahead of need", figures.of(counters.prefetch_loads, counters.loads)),
-            ("copies for prompts, to warm", figures.of(counters.prefill_loads, counters.loads)),
-            ("bytes copied", format_bytes(counters.bytes_loaded) if counters.loads else figures.DASH),
+            ("loads on demand", figures.of(counters.demand_loads, counters.loads)),
+            ("loads ahead of need", figures.of(counters.prefetch_loads, counters.loads)),
+            ("loads for prompts, warming", figures.of(counters.prefill_loads, counters.loads)),
+            ("bytes loaded", format_bytes(counters.bytes_loaded) if counters.loads else figures.DASH),
             ("evictions", figures.count(counters.evictions)),
             ("useful of prefetches issued", useful),
             ("wasted of prefetches issued", wasted),
         ]
-        return [Content.styled("moved since load", "bold $quiet"), *table(rows)]
+        return [Content.styled("loads since the model was loaded", "bold $quiet"), *table(rows)]
 
     def _picks(self, use: LayerUse, width: int) -> list[Content]:
         picks = [Content(_named(picked)) for picked in reversed(use.recent)][:_SHOWN_PICKS]
-        title = Content.styled("at work in the last looks, the newest first", "bold $quiet")
+        title = Content.styled("in use in the last samples, the newest first", "bold $quiet")
         return [title, *(wrapped(picks, width, " · ") or [Content.styled(figures.DASH, "$quiet")]), Content("")]
 
     def _uses(self, use: LayerUse, codes: bytes, width: int) -> list[Content]:
-        """The experts by how often they were at work, the most used first."""
-        title = f"seen at work, in how many of {use.num_looks} looks"
-        lines = [Content.styled(title if use.num_looks else f"{title}: {figures.DASH}", "bold $quiet")]
+        """The experts by how often they were in use, the most used first."""
+        title = f"seen in use, in how many of {use.num_samples} samples"
+        lines = [Content.styled(title if use.num_samples else f"{title}: {figures.DASH}", "bold $quiet")]
         top = max(use.counts, default=0)
         for expert in sorted(range(len(codes)), key=lambda expert: -use.counts[expert]):
             if not use.counts[expert]:
                 break
-            share = figures.share(use.counts[expert], use.num_looks)
+            share = figures.share(use.counts[expert], use.num_samples)
             room = max(1, width - 10 - len(share))
             bar = "▇" * max(1, round(room * use.counts[expert] / top))
             code = codes[expert]

@@ -1,4 +1,4 @@
-"""LINK: the way from the host tier to the device."""
+"""LINK: where experts are loaded over, from the host tier to the device."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from engine.events import LinkUse, Snapshot
 
 
 class LinkPanel(Panel):
-    """Bandwidth now and at best, what is queued, what was moved since load. An emulated link says so."""
+    """Bandwidth now and at best, queued loads, bytes loaded since the model was. An emulated link says so."""
 
     TITLE: ClassVar[str] = "LINK"
+    EXPLAINED: ClassVar[tuple[str, ...]] = ("link",)
 
     def lines(self, snapshot: Snapshot, width: int) -> list[Content]:
         link = snapshot.link
@@ -26,7 +27,7 @@ class LinkPanel(Panel):
                 width,
                 ("best", figures.bandwidth(link.best_bytes_per_s)),
                 ("queue", str(link.queued)),
-                ("moved", format_bytes(link.bytes_moved)),
+                ("loaded", format_bytes(link.bytes_moved)),
             ),
         ]
 
@@ -38,7 +39,7 @@ class LinkPanel(Panel):
         kinds = (
             ("on demand", counters.demand_loads),
             ("ahead of need", counters.prefetch_loads),
-            ("for prompts, and to warm", counters.prefill_loads),
+            ("for prompts, and warming", counters.prefill_loads),
         )
         rows = [
             (name, figures.of(loads, counters.loads), figures.percent(loads, counters.loads)) for name, loads in kinds
@@ -49,7 +50,7 @@ class LinkPanel(Panel):
             *chart,
             Content.styled(scale, "$quiet"),
             Content(""),
-            Content.styled("copies to the device since load", "bold $quiet"),
+            Content.styled("loads to the device since the model was loaded", "bold $quiet"),
             *table(rows),
         ]
 

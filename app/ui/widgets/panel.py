@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import ClassVar
 
 from textual import events
@@ -14,6 +15,7 @@ from textual.message import Message
 from textual.widget import Widget
 
 from app.formatting import figures
+from app.formatting.terms import TERMS
 from app.telemetry.panel_history import PanelHistory
 from app.ui.key_map import bindings_of
 from engine.events import Counters, Snapshot
@@ -107,6 +109,8 @@ class Panel(Maximisable, can_focus=True):
 
     FOCUS_ON_CLICK = False
     TITLE: ClassVar[str] = ""
+    EXPLAINED: ClassVar[tuple[str, ...]] = ()
+    """Terms that are explained below the panel when it is maximised; keys of `TERMS`."""
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_of("panel")]
 
     @dataclass
@@ -152,6 +156,15 @@ class Panel(Maximisable, can_focus=True):
     def render(self) -> Content:
         return Content("\n").join(self._lines)
 
+    def _explanations(self, width: int) -> list[Content]:
+        """One sentence for each term, after an empty line; wrapped to `width` columns."""
+        lines = [
+            Content.styled(line, "$quiet")
+            for term in self.EXPLAINED
+            for line in wrap(f"{term}: {TERMS[term]}", max(20, width), subsequent_indent="  ")
+        ]
+        return [Content(""), *lines] if lines else []
+
     def _compose_lines(self) -> None:
         width = self.size.width
         if not width:  # not laid out yet
@@ -159,7 +172,8 @@ class Panel(Maximisable, can_focus=True):
         if self._snapshot is None:
             lines = self.blank_lines(width)
         elif self.is_maximised:
-            lines = self.full_lines(self._snapshot, width, self.screen.size.height - 2)
+            explained = self._explanations(width)
+            lines = [*self.full_lines(self._snapshot, width, self.screen.size.height - 2 - len(explained)), *explained]
         else:
             lines = self.lines(self._snapshot, width)
         has_changed, self._lines = lines != self._lines, lines

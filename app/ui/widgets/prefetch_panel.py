@@ -26,6 +26,7 @@ class PrefetchPanel(Panel):
     """How this answer's routed experts were served, over time and in all; the use of issued prefetches."""
 
     TITLE: ClassVar[str] = "PREFETCH"
+    EXPLAINED: ClassVar[tuple[str, ...]] = ("hit", "late", "miss", "useful", "depth")
 
     def lines(self, snapshot: Snapshot, width: int) -> list[Content]:
         counters = snapshot.turn_counters
@@ -66,10 +67,10 @@ class PrefetchPanel(Panel):
         return heading(self.TITLE, (f"hit {share}", f"hit {figures.percent(counters.hits, counters.routed)}"), width)
 
     def _chart(self, width: int, height: int) -> list[Content]:
-        looks = list(self.history.outcomes.looks)
-        if not looks or width < 1:
+        samples = list(self.history.outcomes.samples)
+        if not samples or width < 1:
             return [Content.styled(figures.DASH, "$quiet")] + [Content("")] * (height - 1)
-        return stacked(looks, width, height, _PARTS, can_colour=not self.app.no_color)
+        return stacked(samples, width, height, _PARTS, can_colour=not self.app.no_color)
 
     def _key(self, snapshot: Snapshot) -> list[Content]:
         counters = snapshot.turn_counters

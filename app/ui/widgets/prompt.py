@@ -32,7 +32,7 @@ class Prompt(TextArea):
         text: str
 
     @dataclass
-    class Steered(Message):
+    class CommandListKey(Message):
         """A key for the list of commands, while it is open: up, down, tab or enter."""
 
         key: str
@@ -47,7 +47,7 @@ class Prompt(TextArea):
             highlight_cursor_line=False,
         )
         self.placeholder = "Type a message  ·  / for commands"
-        self.is_steering = False
+        self.has_command_list = False
         """A list of commands is open: it takes the keys that move in it."""
         self._history = history or PromptHistory()
         self._place = len(self._history.texts)
@@ -60,11 +60,11 @@ class Prompt(TextArea):
         return self._pasted.whole(self.text).strip()
 
     async def _on_key(self, event: events.Key) -> None:
-        if (self.is_steering and event.key in ("up", "down", "tab", "enter")) or self._takes(event.key):
+        if (self.has_command_list and event.key in ("up", "down", "tab", "enter")) or self._takes(event.key):
             event.stop()
             event.prevent_default()
-            if self.is_steering and event.key in ("up", "down", "tab", "enter"):
-                self.post_message(self.Steered(event.key))
+            if self.has_command_list and event.key in ("up", "down", "tab", "enter"):
+                self.post_message(self.CommandListKey(event.key))
         else:
             await super()._on_key(event)
 
@@ -130,7 +130,7 @@ class Prompt(TextArea):
         super().redo()
 
     def set_text(self, text: str) -> None:
-        """Replace the text, cursor at the end. A long one shows as a mark. Undo brings back what stood there."""
+        """Replace the text, cursor at the end. A long one shows as a mark. Undo restores the text before."""
         self._replace_all(self._pasted.shorten(text))
 
     def give_back(self, text: str) -> None:
@@ -153,7 +153,7 @@ class Prompt(TextArea):
         self.post_message(self.Submitted(text))
 
     def clear_draft(self) -> bool:
-        """Empty the prompt; undo and the history bring the text back. False when it is empty."""
+        """Empty the prompt; undo and the history restore the text. False when it is empty."""
         texts = [self._pasted.whole(text).strip() for text in (self._draft, self.text)]
         if not self.whole_text:
             return False

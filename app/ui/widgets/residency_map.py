@@ -26,7 +26,7 @@ GLYPHS = "·□+█≈ ■░▒▓"
 """One for each code, so that the map can be read without colour."""
 
 _UPPER_HALF = "▀"
-_COMPONENTS = ("host", "resident", "arriving", "in-use", "substitute", "nothing", "hot")
+_COMPONENTS = ("host", "resident", "loading", "in-use", "substitute", "nothing", "hot")
 _PARTLY_BLENDS = (0.3, 0.5, 0.7)
 
 

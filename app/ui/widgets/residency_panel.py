@@ -15,13 +15,13 @@ from app.telemetry.expert_use import HOT
 from app.ui.key_map import bindings_of
 from app.ui.widgets.panel import Maximisable, heading, wrapped
 from app.ui.widgets.residency_map import GLYPHS, ResidencyMap
-from engine.events import ARRIVING, HOST, IN_USE, RESIDENT, SUBSTITUTE, Snapshot
+from engine.events import HOST, IN_USE, LOADING, RESIDENT, SUBSTITUTE, Snapshot
 
 _LEGEND = (
     (IN_USE, "in use", "$expert-in-use"),
     (HOT, "hot", "$expert-hot"),
     (RESIDENT, "resident", "$expert-resident"),
-    (ARRIVING, "coming", "$expert-arriving"),
+    (LOADING, "loading", "$expert-loading"),
     (HOST, "host", "$quiet"),
     (SUBSTITUTE, "subst", "$expert-substitute"),
 )

@@ -97,7 +97,7 @@ class TitleBar(Horizontal):
         self.query_one(ModeBadge).show(mode, wanted)
 
     def _update(self, selector: str, content: Content) -> None:
-        """Change a part; lay the line out anew only when that part's width changed."""
+        """Change a part; lay the line out again only when that part's width changed."""
         static = self.query_one(selector, Static)
         before = static.content
         if before != content:

@@ -13,7 +13,7 @@ from engine.events import Snapshot, Timing
 
 _PARTS = (
     Part("compute", "$secondary", "█"),
-    Part("copy", "$accent", "▒"),
+    Part("load", "$accent", "▒"),
     Part("overhead", "$quiet", "░"),
 )
 
@@ -22,6 +22,7 @@ class TpotPanel(Panel):
     """Speed of the answer being written, or of the last one."""
 
     TITLE: ClassVar[str] = "TPOT"
+    EXPLAINED: ClassVar[tuple[str, ...]] = ("TPOT", "TTFT", "x limit")
 
     def lines(self, snapshot: Snapshot, width: int) -> list[Content]:
         timing = snapshot.timing
@@ -56,10 +57,10 @@ class TpotPanel(Panel):
                 ("p50", figures.milliseconds(timing.tpot_p50_ms)),
                 ("p95", figures.milliseconds(timing.tpot_p95_ms)),
                 ("TTFT", figures.milliseconds(timing.ttft_ms)),
-                ("times the limit", times_the_limit(timing)),
+                ("x limit", times_the_limit(timing)),
             ),
             Content(""),
-            Content.styled("decode time; a copy counts where it is waited for", "$quiet"),
+            Content.styled("decode time; a load counts where it is waited for", "$quiet"),
             divided_bar(
                 [share or 0.0 for share in _shares(timing)], 1.0, width, _PARTS, can_colour=not self.app.no_color
             ),

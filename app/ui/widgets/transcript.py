@@ -101,7 +101,7 @@ class Transcript(RowWindow):
                 await self._insert(at, Entry(notice="▲ the model no longer sees what is above", is_limit=True))
 
     def refresh_turns(self) -> None:
-        """Draw anew what is told with the turns."""
+        """Draw again what is told with the turns."""
         for turn in self._turns:
             turn.refresh_notes()
 

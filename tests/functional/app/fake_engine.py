@@ -9,10 +9,10 @@ from dataclasses import replace
 from engine.api import BuildProfile, Command, Load, SetDomain, SetMode, Submit
 from engine.config import EXACT
 from engine.events import (
-    ARRIVING,
     HOST,
     IN_USE,
     LABEL_EXACT,
+    LOADING,
     RESIDENT,
     STOP,
     SUBSTITUTE,
@@ -90,7 +90,7 @@ def residency(
         for expert in chance.sample(held, min(2, len(held))):
             row[expert] = SUBSTITUTE if is_approximate and chance.random() < 0.08 else IN_USE
         if chance.random() < 0.3:
-            row[chance.choice([expert for expert, code in enumerate(row) if code == HOST])] = ARRIVING
+            row[chance.choice([expert for expert, code in enumerate(row) if code == HOST])] = LOADING
         rows.append(bytes(row))
     return tuple(rows)
 

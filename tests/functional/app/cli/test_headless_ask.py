@@ -100,7 +100,7 @@ def test_there_must_be_a_chat_to_go_on_with(
 ) -> None:
     play(say_paris)
     assert cli.main(["ask", "-c", "and again?"]) == cli.EXIT_FAILED
-    assert "No chat is kept yet" in capsys.readouterr().err
+    assert "No chats yet" in capsys.readouterr().err
     assert cli.main(["ask", "-c", "--domain", "maths", "hi"]) == cli.EXIT_USAGE
 
 

@@ -81,7 +81,7 @@ def test_search(store: ChatStore, capsys: pytest.CaptureFixture[str]) -> None:
     ((start, end),) = hit["marks"]
     assert (hit["position"], hit["snippet"][start:end]) == (1, "green")
     assert cli.main(["chats", "search", "zebra"]) == 0
-    assert capsys.readouterr().err == "Found in no chat.\n"
+    assert capsys.readouterr().err == "No matches.\n"
 
 
 def test_export_and_import(
@@ -173,5 +173,5 @@ def test_delete_without_anybody_to_ask(
 def test_no_chats(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("MOE_CHAT_HOME", str(tmp_path))
     assert cli.main(["chats", "list"]) == 0
-    assert capsys.readouterr().err == "No chat is kept yet.\n"
+    assert capsys.readouterr().err == "No chats yet.\n"
     assert cli.main(["chats", "show", "last"]) == cli.EXIT_FAILED

@@ -136,7 +136,7 @@ def test_ask_warms_the_cache_by_the_domains_profile(play: Install, capsys: pytes
     assert engine.sent[0].config.domain == "maths"
     printed = capsys.readouterr()
     assert printed.out == "It is Paris.\n"
-    assert "cache warmed for Maths: 62 experts brought in, expected hit rate 88 %" in printed.err
+    assert "cache warmed for Maths: 62 experts loaded, expected hit rate 88 %" in printed.err
     engine = play(say_paris)
     engine.tell(DomainSet("maths", None, None))
     assert cli.main(["ask", "--json", "--domain", "maths", "1+1"]) == cli.EXIT_OK

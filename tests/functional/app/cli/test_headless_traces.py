@@ -109,7 +109,7 @@ def test_a_replay_needs_no_engine(play: Install, capsys: pytest.CaptureFixture[s
     assert cli.main(["trace", "replay", str(path), "--slots", "3", "--policies", "lru,lfu"]) == cli.EXIT_OK
     text = capsys.readouterr().out
     assert "3 slots of 8 experts in each of 2 MoE layers" in text
-    assert "bound, one pool" in text
+    assert "lower bound, one pool" in text
     assert cli.main(["trace", "replay", str(path), "--residency", "50%", "--policies", "lru", "--json"]) == cli.EXIT_OK
     report = json.loads(capsys.readouterr().out)
     assert report["slots_per_layer"] == [4, 4]

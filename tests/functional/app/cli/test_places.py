@@ -122,7 +122,7 @@ def test_chats_profiles_and_models_are_freed_by_name_only(
 ) -> None:
     _type(monkeypatch, "y", "y", "y")
     assert cli.main(["clean", "chats", "profiles", "owner/name"]) == 0
-    assert "1 chat, which cannot be had back" in capsys.readouterr().err
+    assert "1 chat, which cannot be undone" in capsys.readouterr().err
     assert not paths.chats_db.exists()
     assert not paths.profiles_dir.exists()
     assert not _hub(paths).exists()

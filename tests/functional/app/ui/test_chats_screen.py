@@ -120,7 +120,7 @@ async def test_enter_right_after_typing_opens_what_was_typed_for(shelf: Shelf) -
 async def test_nothing_found_and_back(shelf: Shelf) -> None:
     await shelf.pilot.press(*"zebra")
     await shelf.until(lambda: shelf.titles == [])
-    assert shelf.note == "Found in no chat."
+    assert shelf.note == "No matches."
     await shelf.pilot.press("escape")
     await shelf.until(lambda: len(shelf.titles) == 2)
     await shelf.pilot.press("escape")
@@ -250,7 +250,7 @@ async def test_an_empty_shelf_says_so(tmp_path: Path) -> None:
     shelf = Shelf(tmp_path)
     async with shelf.run_test(size=(60, 16)) as shelf.pilot:
         shelf.choose()
-        await shelf.until(lambda: shelf.screen.query(ChatList) and "No chat is kept yet" in shelf.note)
+        await shelf.until(lambda: shelf.screen.query(ChatList) and "No chats yet" in shelf.note)
         await shelf.pilot.press("enter", "ctrl+d", "ctrl+e", "ctrl+s")
         assert shelf.chosen == _NOTHING_YET
     shelf.store.close()

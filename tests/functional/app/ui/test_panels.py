@@ -112,7 +112,7 @@ async def test_a_layer_is_opened_by_key_and_by_click(stage: Stage) -> None:
     column = await _open(stage)
     await stage.pilot.press("f6", "down", "down", "enter")
     await stage.until(lambda: isinstance(stage.app.screen, LayerDetail))
-    for text in ("LAYER 2", "MoE layer 3 of 30", "slots 8", "routed to since load", "in how many of 12 looks"):
+    for text in ("LAYER 2", "MoE layer 3 of 30", "slots 8", "routed to since load", "in how many of 12 samples"):
         await stage.see(text)
     await stage.pilot.press("right")
     await stage.see("LAYER 3")
@@ -229,10 +229,10 @@ async def test_a_picture_is_saved_without_web_fonts(
 
 
 async def test_a_picture_that_cannot_be_written_is_said(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.ui.picture.picture_folder", lambda: Path("/nowhere/at/all"))
+    monkeypatch.setattr("app.ui.screenshot.screenshot_folder", lambda: Path("/nowhere/at/all"))
     await stage.open_chat()
     await stage.pilot.press("f9")
-    await stage.see("The picture could not be written")
+    await stage.see("The screenshot could not be written")
 
 
 async def test_substitutions_are_counted_over_one_answer_in_every_line(stage: Stage) -> None:

@@ -67,7 +67,7 @@ class TestSlowEngine:
         await stage.until(lambda: stage.engine.submitted())
         assert isinstance(stage.engine.sent[1], SetDomain)
         stage.engine.tell(DomainSet("maths", 62, 0.88))
-        await stage.see("cache warmed for Maths: 62 experts brought in")
+        await stage.see("cache warmed for Maths: 62 experts loaded")
         shown = stage.shown()
         assert shown.index("cache warmed") < shown.index("too early")
 
@@ -76,7 +76,7 @@ async def test_choosing_a_domain_warms_the_cache_and_says_so(stage: Stage) -> No
     stage.engine.has_profiles(MATHS)
     await stage.see("expected hit rate 88 %, 40 prompts")
     await stage.open_chat()
-    await stage.see("cache warmed for Maths: 62 experts brought in, expected hit rate 88")
+    await stage.see("cache warmed for Maths: 62 experts loaded, expected hit rate 88")
     assert set_domains(stage) == ["maths"]
 
 

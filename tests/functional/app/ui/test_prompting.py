@@ -130,7 +130,7 @@ async def test_commands_with_something_behind_them(stage: Stage, tmp_path: Path)
     assert stage.chat.query_one(FindBar).display
     await stage.pilot.press("escape")
     await stage.ask("/stats")
-    await stage.see("The answer in numbers")
+    await stage.see("Statistics of the answer")
     await stage.see("TTFT 412 ms")
     await stage.pilot.press("escape")
     await stage.ask("/open numbers")

@@ -110,11 +110,11 @@ class TestSlowEngine:
         await stage.until(lambda: "1 message waiting" not in stage.shown())
         request = stage.engine.submitted()[0].request_id
         stage.engine.tell(PrefillProgress(request, 16, 64, 8))
-        await stage.see("16 of 64 tok, 8 reused")
+        await stage.see("16 of 64 tok, 8 cached")
         stage.bridge.prefill_pace = pace = Pace()
         pace.note(16, 64, now=time.monotonic() - 1)
         stage.engine.tell(PrefillProgress(request, 32, 64, 8))
-        await stage.see("32 of 64 tok, 8 reused · 5 s left")
+        await stage.see("32 of 64 tok, 8 cached · 5 s left")
 
     async def test_a_waiting_question_can_be_taken_back(self, stage: Stage) -> None:
         await stage.open_chat()

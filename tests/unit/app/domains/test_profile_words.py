@@ -52,7 +52,7 @@ def test_the_question_says_about_how_long() -> None:
 
 def test_warming() -> None:
     assert profile_words.warmed(DomainSet("maths", None, None)) == ""
-    assert "1 expert brought in" in profile_words.warmed(DomainSet("maths", 1, 0.5))
+    assert "1 expert loaded" in profile_words.warmed(DomainSet("maths", 1, 0.5))
     assert "already warm" in profile_words.warmed(DomainSet("maths", 0, 0.5))
 
 

@@ -74,7 +74,7 @@ def test_progress_lines() -> None:
     assert progress_line.loading(LoadProgress("importing torch", 0, 0)) == "importing torch …"
     assert "3 of 9 files" in progress_line.loading(LoadProgress("carving", 3, 9, "files"))
     prefill = progress_line.prefill(PrefillProgress(1, 64, 128, 32, "the template changed"))
-    assert "64 of 128 tok, 32 reused (the template changed)" in prefill
+    assert "64 of 128 tok, 32 cached (the template changed)" in prefill
 
 
 def test_the_line_below_an_answer() -> None:

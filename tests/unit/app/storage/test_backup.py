@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from app.storage import chat_import, export
 from app.storage.export import KeptChat
-from app.storage.forest import families, family_ids, parents_first
+from app.storage.forest import grouped_versions, parents_first, version_ids
 from app.storage.recorder import Recorder
 from app.storage.records import ASSISTANT, COMPLETE, FAILED, PARTIAL, STOPPED, USER, ChatRecord, TurnRecord
 from app.storage.store import ChatStore
@@ -200,8 +200,8 @@ def test_one_chat_is_exported_with_its_versions(store: ChatStore) -> None:
 def test_links_are_followed() -> None:
     chats = [_linked("c", "b"), _linked("b", "a"), _linked("x"), _linked("a")]
     assert [kept.chat_id for kept in parents_first(chats)] == ["a", "b", "c", "x"]
-    assert [[kept.chat_id for kept in family] for family in families(chats)] == [["c", "b", "a"], ["x"]]
-    assert family_ids(chats, "none") == ["none"]
+    assert [[kept.chat_id for kept in family] for family in grouped_versions(chats)] == [["c", "b", "a"], ["x"]]
+    assert version_ids(chats, "none") == ["none"]
 
 
 def test_turns_that_two_instances_wrote_at_one_place_come_back(store: ChatStore) -> None:

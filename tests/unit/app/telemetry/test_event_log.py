@@ -35,9 +35,9 @@ def _state(*layers: Counters, phase: str = "decode") -> Snapshot:
         (READY, ["SmolLM2-135M-MoE demo, loaded in 2.4 s", READY.notices[0]]),
         (ModeChanged("approx", 1, 41), ["APPROX from token 41"]),
         (ModeChanged("exact", None, None), ["EXACT"]),
-        (DomainSet("maths", 62, 0.9), ["maths: 62 experts warmed"]),
+        (DomainSet("maths", 62, 0.9), ["maths: 62 experts loaded"]),
         (DomainSet("maths", None, None), ["maths: no profile"]),
-        (PrefillProgress(1, 0, 38, 12), ["prompt of 38 tok, 12 reused"]),
+        (PrefillProgress(1, 0, 38, 12), ["prompt of 38 tok, 12 cached"]),
         (Failed(None, "The engine stopped", "It was killed.", "", is_fatal=True), ["The engine stopped"]),
         (TextDelta(1, "hello", 1), []),
     ],
@@ -57,7 +57,7 @@ def test_an_answers_end_tells_how_prefill_ran_and_what_the_answer_cost() -> None
 def test_a_prompt_is_told_once_and_says_what_was_left_out() -> None:
     log = EventLog()
     log.note([PrefillProgress(1, done, 38, 0, left_out_messages=4) for done in (0, 20, 38)])
-    assert _texts(log) == ["prompt of 38 tok, 0 reused", "left out the 4 oldest messages"]
+    assert _texts(log) == ["prompt of 38 tok, 0 cached", "left out the 4 oldest messages"]
 
 
 def test_late_experts_in_a_row_are_one_line_that_counts_on() -> None:

@@ -1,4 +1,4 @@
-"""What the panels remember: outcomes of an answer, experts at work, and layers' hit rates."""
+"""What the panels remember: outcomes of an answer, experts in use, and layers' hit rates."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def test_outcomes_are_what_happened_between_two_looks() -> None:
     history = OutcomeHistory()
     for state in (_served(8, misses=2), _served(8, misses=2), _served(17, late=1, misses=2, substituted=3)):
         history.see(state)
-    assert list(history.looks) == [Outcomes(8, 0, 0, 2), Outcomes(9, 3, 1, 0)]
-    assert history.looks[1].routed == 13
+    assert list(history.samples) == [Outcomes(8, 0, 0, 2), Outcomes(9, 3, 1, 0)]
+    assert history.samples[1].routed == 13
 
 
 def test_another_answer_begins_its_own_history() -> None:
     history = OutcomeHistory()
     history.see(_served(50, late=4))
     history.see(_served(3, misses=1))
-    assert list(history.looks) == [Outcomes(3, 0, 0, 1)]
+    assert list(history.samples) == [Outcomes(3, 0, 0, 1)]
 
 
 def test_experts_at_work_are_counted_once_a_look_and_only_in_decode() -> None:
@@ -45,7 +45,7 @@ def test_experts_at_work_are_counted_once_a_look_and_only_in_decode() -> None:
     use.see(_layer(RESIDENT, RESIDENT, HOST, HOST))
     assert use.layers[0].counts == [2, 1, 1, 0]
     assert list(use.layers[0].recent) == [(0, 2), (0, 1)]
-    assert use.layers[0].num_looks == 2
+    assert use.layers[0].num_samples == 2
 
 
 def test_hot_experts_are_those_often_at_work_lately() -> None:
@@ -88,9 +88,9 @@ def test_a_state_seen_before_is_passed_over_and_a_new_model_starts_afresh() -> N
     state = replace(_served(5), sequence=7)
     history.see(state)
     history.see(state)
-    assert len(history.outcomes.looks) == 1
+    assert len(history.outcomes.samples) == 1
     history.note([READY])
     assert history.snapshot is None
-    assert not history.outcomes.looks
+    assert not history.outcomes.samples
     history.see(state)
-    assert len(history.outcomes.looks) == 1
+    assert len(history.outcomes.samples) == 1

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.ui.widgets.heat_layout import LABEL_WIDTH, NOTHING, PARTLY, HeatLayout, cell_rows, plan_layout
-from engine.events import ARRIVING, HOST, IN_USE, RESIDENT, SUBSTITUTE
+from engine.events import HOST, IN_USE, LOADING, RESIDENT, SUBSTITUTE
 
 
 @pytest.mark.parametrize(
@@ -59,13 +59,13 @@ def test_groups_show_the_most_urgent_state_else_how_many_are_resident() -> None:
     codes = bytes(
         [
             *(HOST, HOST, HOST, SUBSTITUTE),
-            *(HOST, IN_USE, ARRIVING, HOST),
+            *(HOST, IN_USE, LOADING, HOST),
             *(RESIDENT, RESIDENT, HOST, HOST),
             *(HOST, HOST, HOST, RESIDENT),
             RESIDENT,
         ]
     )
-    assert cell_rows([codes], 17, layout) == [bytes([SUBSTITUTE, ARRIVING, PARTLY[1], PARTLY[0], RESIDENT])]
+    assert cell_rows([codes], 17, layout) == [bytes([SUBSTITUTE, LOADING, PARTLY[1], PARTLY[0], RESIDENT])]
     assert layout.note == "1 cell = 4 experts"
 
 

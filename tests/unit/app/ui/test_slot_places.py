@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.ui.widgets.heat_layout import SlotPlaces
-from engine.events import ARRIVING, HOST, IN_USE, RESIDENT
+from engine.events import HOST, IN_USE, LOADING, RESIDENT
 
 
 def test_experts_keep_their_places_and_newcomers_take_free_ones() -> None:
     places = SlotPlaces()
     assert places.rows([bytes([RESIDENT, HOST, RESIDENT, HOST])], [3]) == [bytes([RESIDENT, RESIDENT, HOST])]
-    assert places.rows([bytes([HOST, ARRIVING, IN_USE, HOST])], [3]) == [bytes([ARRIVING, IN_USE, HOST])]
+    assert places.rows([bytes([HOST, LOADING, IN_USE, HOST])], [3]) == [bytes([LOADING, IN_USE, HOST])]
     assert places.rows([bytes([RESIDENT, RESIDENT, IN_USE, HOST])], [3]) == [bytes([RESIDENT, IN_USE, RESIDENT])]
 
 

@@ -101,9 +101,9 @@ class LayerBench:
         self._generator = torch.Generator().manual_seed(seed)
         self._dtype = dtype
 
-    def stop_after(self, num_looks: int | None) -> None:
+    def stop_after(self, num_samples: int | None) -> None:
         """The user stops: seen by whoever looks after so many others. None: never."""
-        self._looks_left = num_looks
+        self._looks_left = num_samples
 
     def _is_stopped(self) -> bool:
         if self._looks_left is None:

@@ -96,9 +96,9 @@ class ResidencyMachine:
         assert ring.total_bytes == pool_bytes((RING_SLOTS,), (widest_bytes,))
         return RingPrefill(self.cache, ring, self.geometry, self._is_stopped)
 
-    def stop_after(self, num_looks: int | None) -> None:
+    def stop_after(self, num_samples: int | None) -> None:
         """The user stops: seen by whoever looks after so many others. None: never."""
-        self._looks_left = num_looks
+        self._looks_left = num_samples
 
     def _is_stopped(self) -> bool:
         if self._looks_left is None:

@@ -1,4 +1,4 @@
-"""Pictures of the screen: SVG files that ask nothing of the network."""
+"""Screenshots: SVG files that load nothing from the network."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ _WEB_FONT = re.compile(r"@font-face\s*\{[^}]*\}\s*")
 _FONT = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
 
 
-def picture_of(app: App[None]) -> str:
+def screenshot_of(app: App[None]) -> str:
     """The screen as SVG, in the reader's own monospaced font."""
     svg = app.export_screenshot(simplify=True)
     return _WEB_FONT.sub("", svg).replace("Fira Code, monospace", _FONT).replace("Fira Code", _FONT)
 
 
-def picture_folder() -> Path:
-    """The user's folder of pictures; the current folder where there is none."""
+def screenshot_folder() -> Path:
+    """The user's picture folder, else the current one."""
     pictures = platformdirs.user_pictures_path()
     return pictures if pictures.is_dir() else Path.cwd()
 
 
-def save_picture(app: App[None], folder: Path) -> Path:
-    """Write a picture of the screen, named after the time, into `folder`; returns where it is. Raises OSError."""
+def save_screenshot(app: App[None], folder: Path) -> Path:
+    """Write a screenshot, named after the time, into `folder`; returns where it is. Raises OSError."""
     stamp = time.strftime("%Y-%m-%d-%H%M%S")
     path = folder / f"{app.title}-{stamp}.svg"
-    path.write_text(picture_of(app), encoding="utf-8", errors="replace")
+    path.write_text(screenshot_of(app), encoding="utf-8", errors="replace")
     return path
