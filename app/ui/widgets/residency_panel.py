@@ -18,7 +18,7 @@ from app.ui.widgets.residency_map import GLYPHS, ResidencyMap
 from engine.events import HOST, IN_USE, LOADING, RESIDENT, SUBSTITUTE, Snapshot
 
 _LEGEND = (
-    (IN_USE, "in use", "$expert-in-use"),
+    (IN_USE, "used", "$expert-in-use"),
     (HOT, "hot", "$expert-hot"),
     (RESIDENT, "resident", "$expert-resident"),
     (LOADING, "loading", "$expert-loading"),
