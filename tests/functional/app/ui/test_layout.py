@@ -75,7 +75,7 @@ async def test_panels_show_the_snapshot(stage: Stage) -> None:
     for text in (
         "hit 89 % (2136 of 2400)",
         "48 of 2400 substituted",
-        "copy 31 %",
+        "load 31 %",
         "731 held of 812 MiB",
         "EMULATED at 500 MB/s",
         "TTFT 412 ms",

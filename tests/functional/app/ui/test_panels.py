@@ -53,7 +53,7 @@ async def test_the_split_of_decode_time_and_the_limit_are_shown_and_dashes_witho
         times_the_limit=1.38,
     )
     stage.engine.snapshot = _decoding(20, timing=timing)
-    for text in ("compute 60 %", "copy 30 %", "overhead 10 %", "mean 50 ms · ", "~1.4× limit"):
+    for text in ("compute 60 %", "load 30 %", "overhead 10 %", "mean 50 ms · ", "~1.4× limit"):
         await stage.see(text)
     stage.engine.snapshot = _decoding(21, timing=replace(timing, is_limit_estimate=False))
     await stage.see("· 1.4× limit")
