@@ -45,6 +45,7 @@ async def test_regenerating_keeps_the_earlier_answer_as_a_version(stage: Stage) 
     assert [message.content for message in request.messages][1:] == ["one", "First answer.", "two"]
     stage.engine.end_answer(request.request_id, "Another answer.", 2)
     await stage.see("version 2 of 2")
+    await stage.see("Another answer.")
     assert "Second answer." not in stage.shown()
     await stage.until(lambda: len(kept(stage)) == 2)
     old, new = kept(stage)
