@@ -222,7 +222,7 @@ async def test_an_answer_whose_writer_died_is_marked_and_can_be_continued(stage:
 async def test_a_chat_that_is_gone_is_said(stage: Stage) -> None:
     await stage.open_chat()
     await stage.chat.open_chat("no such chat")
-    await stage.see("not kept any more")
+    await stage.see("That chat was deleted")
 
 
 async def test_a_chat_of_300_turns_takes_few_widgets_and_all_of_it_can_be_reached(stage: Stage) -> None:
