@@ -218,7 +218,7 @@ class PromptActions:
         except MoeChatError as error:
             self._chat.notify(f"{error.message} {error.hint}".strip(), severity="error", markup=False)
         else:
-            self._chat.notify(f"Written to {written}", timeout=6, markup=False)
+            self._chat.notify(f"Saved to {written}", timeout=6, markup=False)
 
     async def command_stats(self, _: str) -> None:
         """Everything that was counted for the current answer."""

@@ -166,7 +166,7 @@ async def test_a_line_is_about_the_chat_it_was_asked_for(shelf: Shelf, key: str)
     if key == "ctrl+e":
         await shelf.until(lambda: shelf.titles == ["pears.md", "about apples"])
     else:
-        await shelf.until(lambda: "Written to" in shelf.note)
+        await shelf.until(lambda: "Saved to" in shelf.note)
         assert "The colour is green" in (shelf.folder / "pears.md").read_text()
 
 
@@ -210,7 +210,7 @@ async def test_export(shelf: Shelf, suffix: str) -> None:
     await shelf.until(lambda: line.value.startswith("about-pears-"))
     line.value = f"out.{suffix}"
     await shelf.pilot.press("enter")
-    await shelf.until(lambda: "Written to" in shelf.note)
+    await shelf.until(lambda: "Saved to" in shelf.note)
     written = (shelf.folder / f"out.{suffix}").read_text()
     assert "The colour is green [red]" in written
     assert suffix == "md" or json.loads(written)["format"] == "moe-chat"
@@ -224,7 +224,7 @@ async def test_import(shelf: Shelf) -> None:
     await shelf.pilot.press("ctrl+s")
     shelf.screen.query_one(Input).value = "out.json"
     await shelf.pilot.press("enter")
-    await shelf.until(lambda: "Written to" in shelf.note)
+    await shelf.until(lambda: "Saved to" in shelf.note)
     await shelf.pilot.press("ctrl+d", "y")
     await shelf.until(lambda: isinstance(shelf.screen, ChatsScreen) and shelf.titles == ["about apples"])
     await shelf.pilot.press("ctrl+o")

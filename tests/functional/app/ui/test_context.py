@@ -35,7 +35,7 @@ async def test_an_unanswered_question_is_put_into_the_context(stage: Stage, tmp_
     stage.engine.end_answer(stage.engine.submitted()[-1].request_id, "Answer.", 1)
     await stage.until(lambda: not stage.chat.flow.is_busy)
     await stage.ask(f"/export json {tmp_path / 'chat.json'}")
-    await stage.see("Written to")
+    await stage.see("Saved to")
     (exported,) = chat_import.read_file(tmp_path / "chat.json")
     assert [turn.in_context for turn in exported.turns] == [True, None, None, None]
 

@@ -112,7 +112,7 @@ async def test_a_layer_is_opened_by_key_and_by_click(stage: Stage) -> None:
     column = await _open(stage)
     await stage.pilot.press("f6", "down", "down", "enter")
     await stage.until(lambda: isinstance(stage.app.screen, LayerDetail))
-    for text in ("LAYER 2", "MoE layer 3 of 30", "slots 8", "since load", "in how many of 12 samples"):
+    for text in ("LAYER 2", "MoE layer 3 of 30", "slots 8", "since the model was loaded", "in how many of 12 samples"):
         await stage.see(text)
     await stage.pilot.press("right")
     await stage.see("LAYER 3")

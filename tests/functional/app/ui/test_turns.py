@@ -67,7 +67,7 @@ async def test_an_export_as_json_holds_every_version(stage: Stage, tmp_path: Pat
     stage.engine.end_answer(stage.engine.submitted()[1].request_id, "Another answer.", 2)
     await stage.see("version 2 of 2")
     await stage.ask(f"/export json {tmp_path / 'chat.json'}")
-    await stage.see("Written to")
+    await stage.see("Saved to")
     parent, branch = chat_import.read_file(tmp_path / "chat.json")
     assert branch.parent_chat_id == parent.chat_id
     assert [kept.turns[-1].text for kept in (parent, branch)] == ["First answer.", "Another answer."]
