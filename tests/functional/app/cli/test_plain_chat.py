@@ -109,9 +109,9 @@ def test_again_keeps_the_earlier_answer_in_another_version(chat: Chat) -> None:
 
 def test_what_was_deleted_is_restored_and_told_to_the_model_again(chat: Chat) -> None:
     engine, _ = chat("capital?", "/delete", "of France?", "/undo", "and now?")
-    assert _texts(engine)[-1] == ["of France?", "and now?"]  # its place was taken: it is a version of its own
+    assert _texts(engine)[-1] == ["of France?", "It is Paris.", "and now?"]  # its place was taken: it is a version of its own
     engine, _ = chat("capital?", "/delete", "/undo", "and now?")
-    assert _texts(engine)[-1] == ["capital?", "and now?"]
+    assert _texts(engine)[-1] == ["capital?", "It is Paris.", "and now?"]
 
 
 def test_an_answer_that_was_cut_is_continued(chat: Chat) -> None:
