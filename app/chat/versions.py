@@ -98,9 +98,10 @@ def _above(placed: Mapping[str, ChatRecord], chat: ChatRecord) -> str | None:
     """The chat that the last shared turn was written in: that of a branch may be its parent's."""
     above = placed.get(chat.parent_chat_id or "")
     for _ in placed:  # a circle is not gone round for ever
-        if above is None or not _is_shared(above, chat.branched_at) or (above.parent_chat_id or "") not in placed:
+        further = placed.get(above.parent_chat_id or "") if above is not None else None
+        if above is None or further is None or not _is_shared(above, chat.branched_at):
             break
-        above = placed[above.parent_chat_id or ""]
+        above = further
     return None if above is None else above.chat_id
 
 

@@ -84,8 +84,7 @@ class ChatFlow:
 
     def stop(self) -> bool:
         """Stop the answer that is being written; False when there is none."""
-        live = self.live
-        if live is None:
+        if (live := self.live) is None:
             return False
         live.is_stopping = True
         self.bridge.send(Cancel(live.request_id))

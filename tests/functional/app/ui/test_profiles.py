@@ -212,7 +212,7 @@ async def test_building_that_fails_is_told(stage: Stage) -> None:
 async def test_the_engine_dies_while_building_and_comes_back(stage: Stage) -> None:
     await begin_building(stage)
     stage.engine.die()
-    await stage.see("The engine ended at work")
+    await stage.see("The engine ended while it worked")
     await stage.until(lambda: not stage.bridge.profiles.is_known)
     await stage.open_chat()
     await stage.pilot.press("f8")

@@ -22,11 +22,11 @@ from tests.functional.app.scripted_engine import ScriptedEngine
 
 _KEYS = (
     *("enter", "escape", "tab", "shift+tab", "up", "down", "left", "right", "home", "end", "pageup", "pagedown"),
-    *("alt+up", "alt+down", "alt+e", "alt+c", "alt+v", "alt+w", "alt+1", "alt+2", "ctrl+home"),
-    *("ctrl+b", "ctrl+c", "ctrl+d", "ctrl+f", "ctrl+g", "ctrl+n", "ctrl+r", "ctrl+t", "ctrl+x", "ctrl+j"),
+    *("alt+up", "alt+down", "alt+e", "alt+c", "alt+v", "alt+w", "alt+t", "alt+i", "alt+1", "alt+2", "ctrl+home"),
+    *("ctrl+b", "ctrl+c", "ctrl+d", "ctrl+f", "ctrl+g", "ctrl+n", "ctrl+r", "ctrl+t", "ctrl+u", "ctrl+x", "ctrl+j"),
     *("f1", "f3", "f4", "f5", "f6", "f7", "y", "y", "y"),
 )
-_DELETING = ("ctrl+d", "ctrl+x")
+_DELETING = ("ctrl+d", "ctrl+u", "ctrl+x")
 
 _MAX_UNDONE = 60
 """What the prompt can take back, and some more."""
@@ -51,7 +51,7 @@ class Session:
         self._stage, self._history, self._chance = stage, history, random.Random(seed)
         self._num_words = 0
         self.words: set[str] = set()
-        """Typed into the prompt or another wording of a question, and in no turn whose deletion was confirmed."""
+        """Typed into the prompt or another wording of a question."""
         self.log: list[str] = []
 
     async def step(self) -> None:
@@ -99,11 +99,9 @@ class Session:
         if isinstance(dialog, Confirm):
             await self._stage.until(lambda: self._stage.app.screen is not dialog)
         await self._stage.pilot.pause()  # until it is handled: a key that is late would split the next word
-        gone = before.keys() - self._kept().keys()
-        if key == "y" and isinstance(dialog, Confirm):
-            remaining = " ".join(self._kept().values())
-            self.words = {word for word in self.words if word in remaining or word not in " ".join(before.values())}
-        else:
+        if not (key == "y" and isinstance(dialog, Confirm)):
+            there = set(" ".join([*self._kept().values(), *self._prompts()]).split())
+            gone = [text for text in before.values() if not set(text.split()) <= there]
             assert not gone, f"{self.log} deleted {gone} ({named})"
 
     def _kept(self) -> dict[str, str]:
@@ -112,6 +110,18 @@ class Session:
         kept = {chat.chat_id: " ".join(turn.text for turn in reader.turns(chat.chat_id)) for chat in reader.chats()}
         reader.close()
         return kept
+
+    def _prompts(self) -> list[str]:
+        """What stands in the prompt, which takes back a question that waited."""
+        return [prompt.whole_text for screen in self._stage.app.screen_stack for prompt in screen.query(Prompt)]
+
+    def _restored(self) -> str:
+        """The texts of everything that was deleted, once it is restored."""
+        store = ChatStore(self._stage.db_path)
+        for deletion in store.bin.deletions():
+            store.bin.restore(deletion.deletion_id)
+        store.close()
+        return " ".join(self._kept().values())
 
     async def everything_left(self) -> str:
         """All text that is sent, stands in the prompt, or can be brought back."""
@@ -131,7 +141,7 @@ class Session:
         for _ in range(_MAX_UNDONE):
             prompt.undo()
             texts.append(prompt.whole_text)
-        return " ".join([*texts, *self._kept().values(), self._recalled()])
+        return " ".join([*texts, *self._kept().values(), self._recalled(), self._restored()])
 
 
 async def _play(stage: Stage, tmp_path: Path, seed: int, num_steps: int) -> None:

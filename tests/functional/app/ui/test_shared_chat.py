@@ -15,6 +15,7 @@ from app.storage.records import ASSISTANT, COMPLETE, PARTIAL, USER, ChatRecord, 
 from app.storage.store import ChatStore
 from app.ui.screens.chat import ChatScreen
 from app.ui.screens.chats import ChatsScreen
+from app.ui.screens.sheets import EditQuestion
 from app.ui.widgets.prompt import Prompt
 from tests.functional.app.conftest import Stage
 from tests.functional.app.ui.test_turns import kept, talk
