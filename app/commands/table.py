@@ -136,7 +136,7 @@ COMMANDS: tuple[Command, ...] = (
             "toggle_mode", "Mode", True, slash="mode", argument="MODE", choices="modes"),
     Command("chat.regenerate", "ctrl+g", "Regenerate", "answer again; the earlier answer is kept", "Answer",
             "regenerate", slash="regenerate again"),
-    Command("chat.stats", "", "The answer in numbers", "everything that was counted for the last answer", "Answer",
+    Command("chat.stats", "", "Statistics of the answer", "everything that was counted for the last answer", "Answer",
             "command('stats')", slash="stats"),
     Command("chat.thinking", "ctrl+t", "Thinking", "show or fold what the model thought; CHOICE: how much it thinks",
             "Answer", "toggle_thinking", is_priority=True, slash="thinking", argument="CHOICE", choices="thinking"),

@@ -224,7 +224,7 @@ class PromptActions:
         """Everything that was counted for the current answer."""
         answer = self._chat.turn_actions.current.answer if self._chat.turn_actions.current is not None else None
         lines = answer_record.kept_lines(answer.stats) if answer is not None else []
-        self._chat.app.push_screen(TextSheet("The answer in numbers", lines or ["Nothing has been counted yet."]))
+        self._chat.app.push_screen(TextSheet("Statistics of the answer", lines or ["Nothing has been counted yet."]))
 
 
 def kept(conversation: Conversation) -> export.KeptChat:
