@@ -136,14 +136,14 @@ class ChatFlow:
         """Know of the chat and of every turn which version it is, and of how many."""
         chat_id, family = self.conversation.chat_id, self.recorder.family()
         self.version = place_in_family(family, chat_id)
+
+        def place(position: int) -> tuple[int, int]:
+            versions = versions_at(family, chat_id, position)
+            return versions.index(chat_id) + 1, len(versions)
+
         for exchange in self.conversation.exchanges:
-            for position in (exchange.positions.start, exchange.positions.start + 1):
-                versions = versions_at(family, chat_id, position)
-                place = (versions.index(chat_id) + 1, len(versions))
-                if position == exchange.positions.start:
-                    exchange.question_place = place
-                else:
-                    exchange.answer_place = place
+            start = exchange.positions.start
+            exchange.question_place, exchange.answer_place = place(start), place(start + 1)
 
     # What the engine tells
 
