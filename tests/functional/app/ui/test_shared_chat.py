@@ -7,7 +7,6 @@ import random
 from pathlib import Path
 
 import pytest
-from app.ui.screens.chat_choices import EditQuestion
 
 from app.chat.exchange import pair
 from app.storage.recorder import Recorder
