@@ -17,6 +17,7 @@ from app.formatting.sanitise import visible
 from app.settings.setting import Kind, Setting, Value
 from app.ui.key_map import key_text
 from app.ui.screens.confirm import TakesAllKeys
+from app.ui.widgets.text_field import TextField
 from engine.errors import ConfigError
 
 
@@ -118,7 +119,7 @@ class TextEditor(SettingEditor):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+s", "save", "Save", priority=True)]
 
     def compose_field(self) -> ComposeResult:
-        yield TextArea(self.text, id="editor-text", soft_wrap=True, tab_behavior="focus", compact=True)
+        yield TextField(self.text, id="editor-text", soft_wrap=True, tab_behavior="focus", compact=True)
 
     def action_save(self) -> None:
         """Take what is written."""

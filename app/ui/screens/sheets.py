@@ -13,6 +13,7 @@ from textual.widgets import Static, TextArea
 
 from app.engine_link.bridge import EngineBridge
 from app.formatting.sanitise import visible
+from app.ui.widgets.text_field import TextField
 
 
 def name_rows(rows: Iterable[tuple[str, str]], width: int) -> Iterator[Horizontal]:
@@ -68,7 +69,7 @@ class EditQuestion(AboutChat, ModalScreen[str | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="sheet"):
             yield Static("Edit the question", classes="sheet-title")
-            field = TextArea(self._text, soft_wrap=True, show_line_numbers=False, compact=True, id="edit-text")
+            field = TextField(self._text, soft_wrap=True, show_line_numbers=False, compact=True, id="edit-text")
             field.move_cursor(field.document.end)
             yield field
             yield Static(

@@ -10,17 +10,17 @@ from textual.actions import SkipAction
 from textual.binding import BindingType
 from textual.message import Message
 from textual.strip import Strip
-from textual.widgets import TextArea
 
 from app.chat.pasted import PastedTexts
 from app.chat.prompt_history import PromptHistory
 from app.formatting.sanitise import visible
 from app.ui.key_map import bindings_of
+from app.ui.widgets.text_field import TextField
 
 _NEWLINES = ("shift+enter", "ctrl+j", "alt+enter")
 
 
-class Prompt(TextArea):
+class Prompt(TextField):
     """A multi-line input. Long texts that are pasted show as a mark; `whole_text` has them."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_of("prompt")]

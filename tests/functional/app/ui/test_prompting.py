@@ -204,3 +204,11 @@ async def test_up_and_down_move_within_a_wrapped_line_before_they_recall(stage: 
     await stage.pilot.press("up", "down")
     assert prompt.text == text
     assert prompt.cursor_location == (0, len(text))
+
+
+async def test_no_key_selects_what_is_typed_to_be_replaced_unseen(stage: Stage) -> None:
+    await stage.open_chat()
+    prompt = stage.chat.query_one(Prompt)
+    prompt.set_text("a long draft")
+    await stage.pilot.press("f7", "x")
+    assert prompt.text == "a long draftx"
