@@ -185,14 +185,15 @@ def save_checkpoint(
     return folder
 
 
-def save_tokenizer(folder: Path) -> None:
-    """Words `w3 w4 ...`, one token each, and the three special tokens."""
-    vocab = {"<pad>": 0, "<s>": 1, "</s>": 2} | {f"w{number}": number for number in range(3, VOCAB)}
-    backend = Tokenizer(WordLevel(vocab, unk_token="<pad>"))
+def save_tokenizer(folder: Path, first: str = "<pad>") -> None:
+    """Words `w3 w4 ...`, one token each, and three special tokens; `first`: a word that takes the first one's place."""
+    vocab = {first: 0, "<s>": 1, "</s>": 2} | {f"w{number}": number for number in range(3, VOCAB)}
+    backend = Tokenizer(WordLevel(vocab, unk_token=first))
     backend.pre_tokenizer = WhitespaceSplit()
-    PreTrainedTokenizerFast(
-        tokenizer_object=backend, pad_token="<pad>", bos_token="<s>", eos_token="</s>"
-    ).save_pretrained(folder)
+    special = {"pad_token": first} if first == "<pad>" else {}
+    PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<s>", eos_token="</s>", **special).save_pretrained(
+        folder
+    )
 
 
 def save_endless_checkpoint(folder: Path) -> Path:

@@ -17,7 +17,8 @@ Shapes = dict[str, tuple[int, ...]]
 
 
 def save_sparse_checkpoint(folder: Path) -> Path:
-    """Writes it, a shard a layer, with a word-level tokenizer. It never ends an answer by itself."""
+    """Writes it, a shard a layer, with a word-level tokenizer. It writes the word of token 0 for ever, as all of its
+    logits are zero."""
     folder.mkdir(parents=True, exist_ok=True)
     shards = {f"model-{layer:05d}.safetensors": _layer(layer) for layer in range(NUM_LAYERS)}
     shards["model-head.safetensors"] = {
@@ -30,7 +31,7 @@ def save_sparse_checkpoint(folder: Path) -> Path:
     index = {"metadata": {"total_size": total_bytes}, "weight_map": weight_map}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     (folder / "config.json").write_text(json.dumps(_CONFIG))
-    save_tokenizer(folder)
+    save_tokenizer(folder, "w0")
     return folder
 
 
@@ -99,5 +100,4 @@ _CONFIG = {
     "dtype": "bfloat16",
     "bos_token_id": 1,
     "eos_token_id": 2,
-    "pad_token_id": 0,
 }
