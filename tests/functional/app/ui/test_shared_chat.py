@@ -127,7 +127,7 @@ async def test_a_sheet_about_a_chat_closes_with_it(stage: Stage) -> None:
 async def test_a_step_on_a_turn_of_another_chat_does_nothing(stage: Stage) -> None:
     await stage.open_chat()
     await talk(stage, ("one", "First answer."))
-    exchange, turns = stage.chat.flow.conversation.exchanges[0], stage.chat.turns
+    exchange, turns = stage.chat.flow.conversation.exchanges[0], stage.chat.turn_actions.steps
     await stage.pilot.press("ctrl+n")
     await stage.until(lambda: not stage.chat.flow.conversation.exchanges)
     for step in (turns.regenerate, turns.branch, turns.delete, turns.go_on, turns.change_context):
