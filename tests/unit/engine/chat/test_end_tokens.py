@@ -13,8 +13,10 @@ from engine.sampling.defaults import ModelDefaults
 from tests.unit.engine.byte_tokenizer import HARMONY, HARMONY_MARKS, QWEN, with_template
 
 
-def ends_of(tokenizer: Any, model: Any, *own: int) -> frozenset[int]:
-    return end_tokens(tokenizer, ModelDefaults(end_tokens=frozenset(own)), model, ChatTemplate(tokenizer))
+def ends_of(tokenizer: Any, model: Any, *own: int, text: Any = None) -> frozenset[int]:
+    """`model` and `text`: the end token of the model's configuration, and of its text model's."""
+    configs = [{"eos_token_id": model}, {"eos_token_id": text}]
+    return end_tokens(tokenizer, ModelDefaults(end_tokens=frozenset(own)), configs, ChatTemplate(tokenizer))
 
 
 class Holder:
@@ -34,22 +36,20 @@ class Holder:
     ],
 )
 def test_every_end_token_counts(generation: Any, model: Any, tokenizer: Any, expected: set[int]) -> None:
-    assert ends_of(Holder(tokenizer), Holder(model), *generation) == expected
+    assert ends_of(Holder(tokenizer), model, *generation) == expected
 
 
 def test_an_end_token_of_the_models_config_that_is_no_number_is_refused() -> None:
     with pytest.raises(CheckpointError, match=r"config\.json: eos_token_id is '</s>'"):
-        ends_of(with_template(None), Holder("</s>"))
+        ends_of(with_template(None), "</s>")
 
 
 def test_a_nested_config_and_the_template_name_end_tokens() -> None:
     tokenizer = with_template(QWEN, special=("<|im_end|>",))
-    nested = Holder(None)
-    nested.text_config = Holder(7)
-    ends = ends_of(tokenizer, nested)
+    ends = ends_of(tokenizer, None, text=7)
     assert ends == {7, tokenizer.eos_token_id, tokenizer.convert_tokens_to_ids("<|im_end|>")}
 
 
 def test_a_channel_that_ends_is_no_end_of_the_answer() -> None:
     tokenizer = with_template(HARMONY.replace("<|return|>", "<|end|>"), special=HARMONY_MARKS)
-    assert ends_of(tokenizer, Holder(None)) == {tokenizer.eos_token_id}
+    assert ends_of(tokenizer, None) == {tokenizer.eos_token_id}
