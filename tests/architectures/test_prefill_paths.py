@@ -29,6 +29,12 @@ LAYOUTS = ("qwen3_moe", "gpt_oss", "deepseek_v3", "minimax", "nemotron_h")
 
 
 def residents(engine: OffloadedModel) -> list[bytes]:
+    """Once the last answer's prefetches have landed."""
+    for layer, shape in enumerate(engine.loaded.plan.geometry.layers):
+        for expert in range(shape.num_experts):
+            if (copy := engine.cache.copy_of(layer, expert)) is not None:
+                copy.wait()
+        engine.cache.settle(layer)
     return [engine.cache.residency_codes(layer) for layer in range(len(engine.layers))]
 
 
