@@ -90,6 +90,10 @@ SETTINGS: tuple[Setting, ...] = (
             Kind.SHARE, unset="the demo: 50%; others: what the memory affords"),
     _engine("model.context", "Context", "Tokens of conversation that fit; the KV cache is reserved for all of them.",
             Kind.INTEGER, "context_tok", unset="what the budget affords", low=16),
+    _engine("model.config", "Configuration",
+            "For a GGUF file: the folder or Hugging Face id of the model that it was made from, whose tokenizer, chat"
+            " template and sampling are used in place of the file's. Files of other kinds have their own.",
+            Kind.TEXT, "config_source", unset="the file's own"),
     _app("model.folders", "Model folders",
          "Folders that the model picker looks into: a model, or a folder that holds several.",
          "Model and memory", Kind.FOLDERS, unset="none"),
