@@ -19,6 +19,7 @@ from offload.nonuniform_budget import with_moved_slots
 from offload.replay.profile import DomainProfile
 from offload.replay.trace_writer import TraceWriter
 from offload.residency.warming import warm_layers
+from offload.slot_groups import SlotGroups
 
 
 class DomainProfiles:
@@ -133,12 +134,11 @@ class DomainProfiles:
     def _plan(self, profile: DomainProfile) -> tuple[dict[str, object], tuple[str, ...]]:
         """The slots planned from this profile alone: a report, and lines that name every move."""
         budget = self._engine.budget
+        uniform = SlotGroups(budget.uniform_slots, budget.groups.group_of_layer)
         planned = with_moved_slots(
-            replace(budget, slots_per_layer=budget.uniform_slots, slot_moves=()),
-            self._engine.loaded.plan.geometry,
-            profile.curves(),
+            replace(budget, groups=uniform, slot_moves=()), self._engine.loaded.plan.geometry, profile.curves()
         )
-        before, after = map(profile.expected_hit_rate, (planned.uniform_slots, planned.slots_per_layer))
+        before, after = map(profile.expected_hit_rate, (uniform.shares, planned.slots_per_layer))
         report: dict[str, object] = {
             "uniform_slots": list(planned.uniform_slots),
             "slots": list(planned.slots_per_layer),

@@ -137,7 +137,8 @@ class GgmlBackend:
             self._decode_scratch.close()
         self._decode_scratch = Scratch(self._ggml)
         self._decode_scratch.allocate(*(graph for each in self.loaded.formats for graph in each.graphs))
-        self.decoder.ask_next_in({layer for layer, ahead in enumerate(prefetching.targets) if layer + 1 in ahead})
+        targets = prefetching.targets if prefetching.forecaster is self.lookahead else []
+        self.decoder.ask_next_in({layer for layer, ahead in enumerate(targets) if layer + 1 in ahead})
 
     def unbind(self) -> None:
         """See Backend."""
