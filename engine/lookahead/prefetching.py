@@ -97,6 +97,11 @@ class Prefetching:
         return int(getattr(self._prefetcher, "depth", self._last_depth))
 
     @property
+    def source(self) -> str:
+        """Where its forecasts come from: `offload.policies.forecast`."""
+        return self._prefetcher.source
+
+    @property
     def waits_for_first_expert(self) -> bool:
         """Whether `look_ahead` is to be called once the layer's first experts are computed."""
         return self._prefetcher.waits_for_first_expert
