@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from engine.events import LoadProgress
 from engine.experts.expert_runtime import ExpertRuntime
 from engine.experts.step_state import StepState
 from engine.plan import machine
-from engine.plan.budget import budget_for, with_measured_workspace
+from engine.plan.budget import budget_for, replanned, with_measured_workspace
 from engine.plan.model_plan import ChunkNeeds
 from engine.profiles.past_requests import PastRequests
 from engine.profiles.predictor_store import PredictorStore
@@ -90,7 +89,6 @@ class OffloadedModel:
         num_layers = self.loaded.plan.geometry.num_layers
         self.num_predicted_layers = sum(self.lookahead.can_predict(i, i + 1) for i in range(num_layers - 1))
         measured_bytes = backend.measure_workspace(needs, self.budget)
-        self._workspace_bytes = max(measured_bytes, self.budget.workspace_bytes)
         if measured_bytes > self.budget.workspace_bytes:
             self.budget = with_measured_workspace(
                 self.config, self.loaded.plan, needs, self.budget, measured_bytes, self.fingerprint
@@ -105,13 +103,8 @@ class OffloadedModel:
         """Runs under another strategy from now on, within the same bytes; weights and KV cache stay as they are, the
         expert cache is empty afterwards. `config` differs from the present one in its policies alone. Raises
         BudgetError, with nothing changed, and what `rebuild` raises: then call only `rebuild` or `close`."""
-        is_given = config.memory_bytes is not None or config.residency is not None
-        within = config if is_given else replace(config, memory_bytes=self.budget.budget_bytes)
-        budget = with_measured_workspace(
-            within, self.loaded.plan, self._needs, self.budget, self._workspace_bytes, self.fingerprint
-        )
-        self.budget = budget
-        self.rebuild(config, budget.groups, keeps_context=True)
+        self.budget = replanned(config, self.loaded.plan, self._needs, self.budget, self.config, self.fingerprint)
+        self.rebuild(config, self.budget.groups, keeps_context=True)
 
     def rebuild(self, config: EngineConfig, groups: SlotGroups, *, keeps_context: bool = False) -> None:
         """Builds the experts' runtime anew, with other policies, link or slots; the expert cache and the KV cache are

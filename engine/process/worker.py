@@ -47,7 +47,6 @@ from engine.events import (
 from engine.process.failures import failure_of
 
 if TYPE_CHECKING:
-
     from engine.commands.task_outcome import OnTaskProgress, TaskOutcome
     from engine.process.mailboxes import Inbox, Outbox
     from engine.process.session import Session

@@ -80,6 +80,10 @@ class PredictorStore:
             raise ProfileError(f"{path} cannot be written: {error}.", "Free some space, try again.") from error
         return path
 
+    def largest_bytes(self) -> int:
+        """Bytes of the largest file; 0 where there is none."""
+        return max((path.stat().st_size for path in self._folder.glob("*.predictor.safetensors")), default=0)
+
     def best_for(self, domain: str | None) -> KeptPredictor | None:
         """The domain's predictor, or else the first one that can be used; None where there is none."""
         names = sorted(path.name.partition(".")[0] for path in self._folder.glob("*.predictor.safetensors"))

@@ -13,7 +13,8 @@ import numpy as np
 import torch
 
 from engine.backends.offloaded_model import OffloadedModel
-from engine.commands.bench.links import RATIO_OF_PAPER, check_link, fixed_rate, link_label
+from engine.commands.bench.links import COPY_SHARE_OF_LAYER, RATIO_OF_PAPER, check_link, fixed_rate, link_label
+from engine.commands.bench.recovery import recovery_after_change
 from engine.commands.bench.report import VariantRow
 from engine.commands.bench.strategy_rows import StrategyRow, StrategySetup, rows_as_lines, setups
 from engine.commands.bench.virtual_run import StepTimes, VirtualRun
@@ -47,6 +48,7 @@ from offload.replay.activation_requests import match_cost_s, request_matrices
 from offload.replay.belady import belady_pool_loads
 from offload.replay.profile import DomainProfile, build_profile
 from offload.replay.selection_statistics import Accuracy, accuracy_of, inference_cost_s
+from offload.replay.trace import RoutingTrace
 
 _RESIDENCY = 0.25
 BASELINE = "on-demand"
@@ -86,6 +88,7 @@ class _Bench:
         self._num_past = 4 if is_quick else 12
         self._domains = shipped_domains()[:3]
         self._matrices: list[np.ndarray] = []
+        self._traces: dict[str, RoutingTrace] = {}
         self._profiles: dict[str, DomainProfile] = {}
         self._predictors: dict[str, Trained] = {}
         self._max_training_s = 20.0 if is_quick else 90.0
@@ -98,11 +101,10 @@ class _Bench:
         floor_runs = [run_task(engine, self._base, whole, task, first_experts(whole)) for task in tasks]
         floor_ms = statistics.fmean(time for run in floor_runs for time in run.tpot_ms)
         layer_s = layer_time_s(engine, tasks[0])
-        self._learn(floor_ms)
         times = StepTimes(layer_s, engine.expert_compute_s, floor_ms / 1000)
-        moved = plan_nonuniform(
-            self._geometry, self._slots, mean_curves([profile.curves() for profile in self._profiles.values()])
-        ).slots_per_layer
+        self._learn(floor_ms)
+        curves = mean_curves([profile.curves() for profile in self._profiles.values()])
+        moved = plan_nonuniform(self._geometry, self._slots, curves).slots_per_layer
         published, equal = setups(engine, self._base, self._slots, moved)
         report: dict[str, object] = {"layer_ms": layer_s * 1000, "floor_ms": floor_ms}
         lines, is_ok = self._heading(tasks, floor_ms), True
@@ -113,12 +115,23 @@ class _Bench:
                 is_ok &= all(row.measured.is_exact for row in rows)
                 report[f"{title}, link {link}"] = [row.as_dict() for row in rows]
                 lines += ["", f"{title}; {link_label(link, rate)}", *rows_as_lines(rows)]
-        match_report, match_line = self._match(tasks, floor_ms)
-        is_told = "every answer's token ids equal the whole model's" if is_ok else "SOME ANSWERS DIFFER"
-        prediction, prediction_lines = self._prediction(tasks, floor_ms)
-        lines += ["", match_line, *prediction_lines, is_told]
-        report |= {"is_exact": is_ok, "match": match_report, "predictor": prediction}
-        return TaskOutcome(is_ok, report, tuple(lines))
+        learned, learned_lines = self._learned(published, tasks, times)
+        told = "every answer's token ids equal the whole model's" if is_ok else "SOME ANSWERS DIFFER"
+        return TaskOutcome(is_ok, {"is_exact": is_ok, **report, **learned}, (*lines, "", *learned_lines, told))
+
+    def _learned(
+        self, published: dict[str, StrategySetup], tasks: Sequence[Task], times: StepTimes
+    ) -> tuple[dict[str, object], list[str]]:
+        """What learning from requests costs and is worth."""
+        floor_ms, copy_s = times.token_s * 1000, COPY_SHARE_OF_LAYER * times.layer_s
+        report, lines = dict[str, object](), list[str]()
+        for setup in published.values():
+            if setup.config.policies.eviction == "activation":
+                bytes_per_s = self._geometry.largest_expert_bytes / copy_s
+                report["recovery"], lines = recovery_after_change(self._traces, setup, bytes_per_s, times)
+        report["match"], match_line = self._match(tasks, floor_ms)
+        report["predictor"], prediction_lines = self._prediction(tasks, floor_ms)
+        return report, [*lines, match_line, *prediction_lines]
 
     def _heading(self, tasks: Sequence[Task], floor_ms: float) -> list[str]:
         return [
@@ -138,6 +151,7 @@ class _Bench:
                 self._on_progress(f"{stage} {domain}", done, total)
 
             trace = record_routing(self._engine, self._engine.fingerprint, domain, prompts, self._num_tok, progress)
+            self._traces[domain] = trace
             self._matrices += request_matrices(trace)
             self._profiles[domain] = build_profile(trace, created_s=0.0, weights=self._engine.tuned.weights)
             is_cancelled = self._engine.state.is_cancelled
