@@ -103,6 +103,16 @@ class BenchPolicies:
 
 
 @dataclass(frozen=True, slots=True)
+class BenchStrategies:
+    """Compare whole strategies, interleaved in one run: as published, and at equal device bytes."""
+
+    request_id: int
+    is_quick: bool = False
+    links: tuple[str, ...] = ("A", "own")
+    """As those of BenchPolicies, without B."""
+
+
+@dataclass(frozen=True, slots=True)
 class BenchPrediction:
     """Measure how well a later layer's choice is predicted, by hidden state and number of layers ahead."""
 
@@ -120,7 +130,7 @@ class BenchPrefill:
     """As those of BenchPolicies, without B."""
 
 
-Bench = BenchOverhead | BenchPolicies | BenchPrediction | BenchPrefill
+Bench = BenchOverhead | BenchPolicies | BenchStrategies | BenchPrediction | BenchPrefill
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +178,8 @@ class BuildProfile:
     """At most so many; None: all."""
     num_new_tok: int = RECORDED_TOK
     """Tokens written per prompt at most."""
+    has_predictor: bool = False
+    """Also train the predictor of the next layer's selection on what was recorded; takes minutes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,13 @@ from engine.events import LoadProgress
 from engine.experts.expert_runtime import ExpertRuntime
 from engine.experts.step_state import StepState
 from engine.plan import machine
-from engine.plan.budget import budget_for, with_measured_workspace
+from engine.plan.budget import budget_for, replanned, with_measured_workspace
 from engine.plan.model_plan import ChunkNeeds
 from engine.profiles.past_requests import PastRequests
+from engine.profiles.predictor_store import PredictorStore
 from engine.profiles.tuned_eviction import tuned_eviction
 from engine.sampling.sampler import Sampler
+from offload.policies.forecast.selection_predictor import SelectionPredictor
 from offload.policies.inputs import PolicyInputs
 from offload.slot_groups import SlotGroups
 
@@ -55,6 +56,8 @@ class OffloadedModel:
         self._needs = needs
         self.is_whole = False
         """The experts' runtime is built: the model can answer."""
+        self.predictor_about = ""
+        """Of the trained predictor that is in use, for a person."""
         try:
             backend.load(
                 self.budget,
@@ -65,6 +68,7 @@ class OffloadedModel:
             self.loaded = backend.loaded
             self.tuned = tuned_eviction(self.fingerprint)
             self.past_requests = PastRequests(self.fingerprint, backend.plan.geometry)
+            self.load_predictor = self._kept_predictor
             on_progress(LoadProgress("warm-up", 0, 0, ""))
             self._prepare(needs)
             on_progress(LoadProgress("expert slots", 0, self.budget.slot_bytes))
@@ -85,23 +89,22 @@ class OffloadedModel:
         num_layers = self.loaded.plan.geometry.num_layers
         self.num_predicted_layers = sum(self.lookahead.can_predict(i, i + 1) for i in range(num_layers - 1))
         measured_bytes = backend.measure_workspace(needs, self.budget)
-        self._workspace_bytes = max(measured_bytes, self.budget.workspace_bytes)
         if measured_bytes > self.budget.workspace_bytes:
             self.budget = with_measured_workspace(
                 self.config, self.loaded.plan, needs, self.budget, measured_bytes, self.fingerprint
             )
 
+    def _kept_predictor(self, domain: str | None) -> SelectionPredictor | None:
+        kept = PredictorStore(self.fingerprint, self.loaded.plan.geometry).best_for(domain)
+        self.predictor_about = "" if kept is None else f"trained on {kept.domain} ({kept.about})"
+        return None if kept is None else kept.predictor
+
     def set_strategy(self, config: EngineConfig) -> None:
         """Runs under another strategy from now on, within the same bytes; weights and KV cache stay as they are, the
         expert cache is empty afterwards. `config` differs from the present one in its policies alone. Raises
         BudgetError, with nothing changed, and what `rebuild` raises: then call only `rebuild` or `close`."""
-        is_given = config.memory_bytes is not None or config.residency is not None
-        within = config if is_given else replace(config, memory_bytes=self.budget.budget_bytes)
-        budget = with_measured_workspace(
-            within, self.loaded.plan, self._needs, self.budget, self._workspace_bytes, self.fingerprint
-        )
-        self.budget = budget
-        self.rebuild(config, budget.groups, keeps_context=True)
+        self.budget = replanned(config, self.loaded.plan, self._needs, self.budget, self.config, self.fingerprint)
+        self.rebuild(config, self.budget.groups, keeps_context=True)
 
     def rebuild(self, config: EngineConfig, groups: SlotGroups, *, keeps_context: bool = False) -> None:
         """Builds the experts' runtime anew, with other policies, link or slots; the expert cache and the KV cache are
@@ -116,7 +119,12 @@ class OffloadedModel:
         loaded, geometry = self.loaded, self.loaded.plan.geometry
         runtime = self._runtime = ExpertRuntime(
             *(config, geometry, loaded.store, groups, has_layer_staging),
-            PolicyInputs(geometry, weights=self.tuned.weights, load_collection=lambda: self.past_requests.collection),
+            PolicyInputs(
+                geometry,
+                weights=self.tuned.weights,
+                load_collection=lambda: self.past_requests.collection,
+                load_predictor=lambda: self.load_predictor(config.domain),
+            ),
         )
         backend = self.backend
         runtime.connect(

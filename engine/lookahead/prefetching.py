@@ -54,8 +54,7 @@ class Prefetching:
         self._window = OverlapWindow(geometry, _LAUNCH_OVERHEAD_S)
         self._expert_bytes = [layer.expert_bytes for layer in geometry.layers]
         self._num_ahead = prefetcher.num_layers_ahead
-        slots = cache.slots_per_layer
-        can_be_absent = [slots[i] < layer.num_experts or always_predict for i, layer in enumerate(geometry.layers)]
+        can_be_absent = [some or always_predict for some in cache.slot_groups.can_be_absent(geometry)]
         self._targets = [
             [
                 ahead
@@ -95,6 +94,11 @@ class Prefetching:
         if self._prefetcher.needs_window:
             return self._last_depth
         return int(getattr(self._prefetcher, "depth", self._last_depth))
+
+    @property
+    def source(self) -> str:
+        """Where its forecasts come from: `offload.policies.forecast`."""
+        return self._prefetcher.source
 
     @property
     def waits_for_first_expert(self) -> bool:

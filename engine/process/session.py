@@ -120,14 +120,17 @@ class Session:
         self.publish()
 
     def set_strategy(self, strategy: str) -> None:
-        """Answers under another strategy from now on, and tells; the conversation stays computed. Raises BudgetError,
-        with nothing changed, ConfigError."""
-        self.engine.set_strategy(self.engine.config.with_strategy(strategy))
-        self.telemetry = Telemetry(self.engine)
-        self.telemetry.mode = self.mode
-        self.telemetry.see(self.engine.decoder.cache)
-        self._emit(StrategySet(strategy, effective(self.engine, self.mode)))
-        self.publish()
+        """Answers under another strategy from now on; the conversation stays computed. Tells which one is in effect,
+        also where it raises BudgetError, with nothing changed."""
+        try:
+            self.engine.set_strategy(self.engine.config.with_strategy(strategy))
+        finally:
+            if self.engine.is_whole:
+                self.telemetry = Telemetry(self.engine)
+                self.telemetry.mode = self.mode
+                self.telemetry.see(self.engine.decoder.cache)
+                self._emit(StrategySet(self.engine.config.strategy, effective(self.engine, self.mode)))
+                self.publish()
 
     def tell_profiles(self) -> None:
         """Which profiles there are."""
