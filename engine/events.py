@@ -205,6 +205,14 @@ class DomainSet:
 
 
 @dataclass(frozen=True, slots=True)
+class TokensCounted:
+    """What was asked for by CountTokens: tokens by text, in its order."""
+
+    request_id: int
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
     """Something went wrong. `request_id` None: the engine itself, or a load without an id. Details are in the log."""
 
@@ -243,6 +251,7 @@ Event = (
     | TaskEnded
     | Profiles
     | DomainSet
+    | TokensCounted
     | Notice
     | Failed
 )

@@ -9,7 +9,7 @@ from time import monotonic, perf_counter
 
 import torch
 
-from engine.api import Submit
+from engine.api import CountTokens, Submit
 from engine.backends.offloaded_model import OffloadedModel
 from engine.chat.chat_template import ChatTemplate
 from engine.chat.end_tokens import end_tokens
@@ -33,6 +33,7 @@ from engine.events import (
     ModeChanged,
     Profiles,
     Snapshot,
+    TokensCounted,
     TurnEnded,
 )
 from engine.process.failures import failure_of
@@ -117,6 +118,10 @@ class Session:
         """Warms the cache by the domain's profile, if it has one, and tells. Raises ProfileError, WaitCancelled."""
         self._emit(self.profiles.warm(domain, self._is_cancelled))
         self.publish()
+
+    def count_tokens(self, command: CountTokens) -> None:
+        """Tells how many tokens each text takes inside a message. Raises CheckpointError."""
+        self._emit(TokensCounted(command.request_id, tuple(map(self._prompts.count, command.texts))))
 
     def tell_profiles(self) -> None:
         """Which profiles there are."""

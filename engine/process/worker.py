@@ -21,6 +21,7 @@ from engine.api import (
     BuildProfile,
     Close,
     Command,
+    CountTokens,
     DeleteProfile,
     Diagnose,
     Load,
@@ -136,6 +137,8 @@ class Worker:
             self._unchanged().answer(command)
         elif isinstance(command, SetDomain):
             self._loaded().set_domain(command.domain)
+        elif isinstance(command, CountTokens):
+            self._loaded().count_tokens(command)
         elif isinstance(command, _Task):
             outcome = self._run_task(command)
             self._outbox.put(TaskEnded(command.request_id, outcome.is_ok, outcome.report, outcome.lines))

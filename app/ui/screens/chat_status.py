@@ -69,4 +69,8 @@ class ChatStatus:
         """Which chat this is."""
         ready = self._chat.bridge.ready
         model = ready.model_name if ready else self._chat.bridge.config.model
-        self._chat.query_one(TitleBar).show_chat(self._chat.flow.domain.title, model, self._chat.flow.version)
+        flow = self._chat.flow
+        preset = flow.conversation.chat.preset
+        self._chat.query_one(TitleBar).show_chat(
+            flow.domain.title, model, flow.version, preset.name if preset is not None else ""
+        )
