@@ -36,6 +36,7 @@ class Attaching:
     def look(self, text: str) -> None:
         """The message has changed: read the files that it names, once the typing rests."""
         if not mention.paths(text):
+            self._chat.workers.cancel_group(self._chat, _READING)
             self._read = {}
             self._show()
             return

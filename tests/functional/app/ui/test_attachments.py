@@ -40,7 +40,7 @@ def engine_type() -> type[FakeEngine]:
 def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "notes.md"
-    path.write_text("a word of mine\n" * 100)
+    path.write_text("a word of mine\n" * 20)
     return path
 
 
@@ -50,14 +50,14 @@ async def test_a_file_is_completed_counted_and_sent(stage: Stage, notes: Path, t
     await stage.pilot.press(*"what is @no")
     await stage.see("▸ @notes.md")
     await stage.pilot.press("tab")
-    await stage.see("@ notes.md  403 tok")
+    await stage.see("@ notes.md  83 tok")
     await stage.see("of 2,048 tokens")
     await stage.pilot.press(*"about", "enter")
     await stage.until(lambda: stage.engine.submitted())
     sent = stage.engine.submitted()[0].messages[-1].content
     assert sent.startswith("notes.md:\n```md\na word of mine\n")
     assert sent.endswith("```\n\nwhat is @notes.md about")
-    await stage.see("▸ notes.md  (100 lines")
+    await stage.see("▸ notes.md  (20 lines")
     assert "a word of mine" not in stage.shown()
     assert "context left" not in stage.shown()
     stage.engine.end_answer(stage.engine.submitted()[0].request_id, "Words.", 1)
@@ -80,7 +80,7 @@ async def test_a_file_is_completed_counted_and_sent(stage: Stage, notes: Path, t
     await stage.ask(f"/export json {tmp_path / 'chat.json'}")
     await stage.see("Saved to")
     kept = chat_import.read_file(tmp_path / "chat.json")
-    assert all(chat.turns[0].attachments[0].text == "a word of mine\n" * 100 for chat in kept)
+    assert all(chat.turns[0].attachments[0].text == "a word of mine\n" * 20 for chat in kept)
     store = ChatStore(stage.db_path)
     assert store.turns(kept[0].chat_id)[0].attachments == kept[0].turns[0].attachments
 
