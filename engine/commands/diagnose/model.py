@@ -11,6 +11,7 @@ from engine.backends.tokenizers.gguf_tokenizer import read_tokenizer
 from engine.backends.transformers.config_and_tokenizer import load_tokenizer
 from engine.chat.chat_template import ChatTemplate
 from engine.chat.thinking_switch import find_choices
+from engine.checkpoint.architectures import ANOTHER_MODEL
 from engine.checkpoint.catalogue import describe_folder
 from engine.checkpoint.gguf.header import read_gguf
 from engine.checkpoint.gguf.location import is_gguf
@@ -63,7 +64,7 @@ class ModelExamination:
         entry = describe_folder(self._folder)
         if not entry.is_supported:
             self._folder = None if entry.total_bytes is None else self._folder
-            return Check("model", FAIL, f"{name}: {entry.reason}", "Pick another model; see the README.")
+            return Check("model", FAIL, f"{name}: {entry.reason}", ANOTHER_MODEL)
         shape = f"{entry.num_layers} layers, {entry.num_experts} experts, {entry.top_k} a token"
         return Check("model", OK, f"{name}: {entry.architecture}, {shape}, {format_bytes(entry.total_bytes or 0)}")
 
