@@ -66,7 +66,7 @@ def question_of(text: str, named_in: str | None = None, sent_before: Iterable[At
             f"{len(found)} files of {format_bytes(size)} together are too much for one question.",
             f"At most {MAX_FILES} files and {format_bytes(MAX_BYTES)} are sent with one.",
         )
-    return Question(mention.unescaped(text), tuple(found.values()))
+    return Question(mention.unescaped(text, lambda name: existing(name) is not None), tuple(found.values()))
 
 
 def existing(name: str) -> str | None:

@@ -75,7 +75,7 @@ def remarks(one: TurnRecord, other: TurnRecord) -> list[str]:
     """What is to be known when two answers are compared, besides their labels."""
     first, second = one.stats or {}, other.stats or {}
     said = []
-    if not _is_comparable(first, second):
+    if one.text != other.text and not _is_comparable(first, second):
         said.append(
             "Tokens may have been drawn at random: only with temperature 0, or with one seed, the mode alone makes the"
             " difference."

@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import NamedTuple
 
 _MENTION = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|([^\s@"]\S*))')
 _BEGUN = re.compile(r'(?<!\S)@(?:"([^"\n]*)|([^\s@"]\S*)?)$')
-_ESCAPED = re.compile(r"(?<!\S)@(@\S+)")
+_ESCAPED = re.compile(r'(?<!\S)@(@(?:"([^"\n]+)"|([^\s@"]\S*)))')
 
 
 class Begun(NamedTuple):
@@ -37,6 +38,6 @@ def written(path: str) -> str:
     return f'@"{path}"' if re.search(r"\s", path) or path.startswith("@") else f"@{path}"
 
 
-def unescaped(text: str) -> str:
-    """`text` as it is meant: with one sign where two begin a word."""
-    return _ESCAPED.sub(r"\1", text)
+def unescaped(text: str, is_file: Callable[[str], bool]) -> str:
+    """`text` as it is meant: with one sign where two stand before a file; others, as in `@@count`, stay."""
+    return _ESCAPED.sub(lambda found: found[1] if is_file(found[2] or found[3]) else found[0], text)

@@ -37,7 +37,7 @@ class Attaching:
         """The message has changed: read the files that it names, once the typing rests."""
         if not mention.paths(text):
             self._chat.workers.cancel_group(self._chat, _READING)
-            self._read = {}
+            self._read, self._costs = {}, {}
             self._show()
             return
         self._chat.run_worker(self._look(text), group=_READING, exclusive=True)

@@ -48,7 +48,8 @@ def test_a_word_that_names_a_file_attaches_it(text: str, names: list[str]) -> No
 
 
 def test_two_signs_are_one_of_text() -> None:
-    assert question_of("about @@main.py and\n@@ -1,2 +3 @@").text == "about @main.py and\n@@ -1,2 +3 @@"
+    text = 'about @@main.py, @@"two words.md" and @@count += 1\n@@ -1,2 +3 @@'
+    assert question_of(text).text == 'about @main.py, @"two words.md" and @@count += 1\n@@ -1,2 +3 @@'
 
 
 def test_what_cannot_be_sent_is_refused_in_a_sentence(folder: Path) -> None:

@@ -68,10 +68,11 @@ def test_what_else_makes_a_difference_is_told() -> None:
     assert remarks(_answer("", EXACT, sampling=greedy), _answer("", APPROX, sampling=greedy)) == []
     seeded = {"temperature": 0.7, "seed": 3}
     assert remarks(_answer("", EXACT, sampling=seeded), _answer("", APPROX, sampling=seeded)) == []
-    (said,) = remarks(_answer("", EXACT, sampling=seeded), _answer("", APPROX, sampling=greedy))
+    other = _answer("", APPROX, text="no", sampling=greedy)
+    (said,) = remarks(_answer("", EXACT, sampling=seeded), other)
     assert "at random" in said
-    assert len(remarks(_answer("", EXACT, model="a"), _answer("", APPROX, model="b"))) == 2
-    assert "two ways" in remarks(_answer("", runs_on="ggml, Q4_K"), _answer("", runs_on="ggml, Q8_0"))[1]
+    assert "two models" in remarks(_answer("", EXACT, model="a"), _answer("", APPROX, model="b"))[0]
+    assert "two ways" in remarks(_answer("", runs_on="ggml, Q4_K"), _answer("", runs_on="ggml, Q8_0"))[0]
 
 
 def test_the_ratio_of_times_is_told_where_both_are_known() -> None:
