@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from offload.errors import BudgetError
+from offload.errors import BudgetError, ContextLengthError
 from offload.geometry import Geometry, layer_staging_bytes, pool_bytes
 from offload.policies.slot_planning.device_cache import PER_LAYER, DeviceCache
 from offload.slot_groups import SlotGroups
@@ -195,14 +195,14 @@ def _default_bytes(request: BudgetRequest) -> int:
 
 
 def _largest_context(request: BudgetRequest) -> int:
-    """The context asked for, else the default one. Raises BudgetError when the model cannot have it."""
+    """The context asked for, else the default one. Raises ContextLengthError when the model cannot have it."""
     if request.context_tok is None:
         return min(request.model_context_tok, DEFAULT_CONTEXT_TOK)
     if not 1 <= request.context_tok <= request.model_context_tok:
-        raise BudgetError(
+        raise ContextLengthError(
             f"A context of {request.context_tok} tokens was asked for, and the model can have 1 to"
             f" {request.model_context_tok}.",
-            "Ask for a context the model was made for.",
+            f"Set --context to {request.model_context_tok} at most, or leave it out.",
         )
     return request.context_tok
 

@@ -2,6 +2,7 @@
 
 OffloadError
 ├── BudgetError         the byte budget cannot hold what was asked for
+│   └── ContextLengthError   the model cannot have a context of that length
 ├── ExpertReadError     an expert's bytes could not be read from the host tier
 ├── TraceError          a file of recorded routing is damaged, foreign or of another version
 ├── ProfileError        a domain profile is damaged, or belongs to another model
@@ -31,6 +32,12 @@ class BudgetError(OffloadError):
     def __init__(self, message: str, hint: str = "", needed_bytes: int | None = None) -> None:
         super().__init__(message, hint)
         self.needed_bytes = needed_bytes
+
+
+class ContextLengthError(BudgetError):
+    """A context was asked for that the model cannot have, whatever the budget."""
+
+    title = "The model has no such context length"
 
 
 class ExpertReadError(OffloadError):

@@ -19,7 +19,7 @@ class AnswerEnd(NamedTuple):
     @property
     def words(self) -> str:
         """`The answer is there, after 41 s.`"""
-        what = "The answer has failed" if self.has_failed else "The answer is there"
+        what = "The answer has failed" if self.has_failed else "The answer is complete"
         return f"{what}, after {self.took_s:.0f} s."
 
 

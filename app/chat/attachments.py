@@ -97,7 +97,7 @@ def read(name: str) -> Attachment:
         )
     text = whole(text_of(content))
     if b"\0" in content or len(_ODD.findall(text)) > _ODD_SHARE * len(text):
-        raise _refusal(name, "is no text in UTF-8")
+        raise _refusal(name, "is not UTF-8 text")
     if not text.strip():
         raise _refusal(name, "is empty")
     return Attachment(name, text)

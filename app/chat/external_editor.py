@@ -34,10 +34,12 @@ def edit(text: str) -> str:
         command = editor_command(os.environ)
         result = subprocess.run([*command, str(path)], check=False)
         if result.returncode != 0:
-            raise EditorError(f"{command[0]} ended with code {result.returncode}.", "The message is as it was.")
+            raise EditorError(f"{command[0]} ended with code {result.returncode}.", "The message was not changed.")
         return path.read_text(encoding="utf-8", errors="replace").rstrip("\n")
     except (OSError, ValueError) as error:
-        raise EditorError(f"The editor cannot be run: {error}.", "Set $VISUAL or $EDITOR to one there is.") from error
+        raise EditorError(
+            f"The editor cannot be run: {error}.", "Set $VISUAL or $EDITOR to an editor that is installed."
+        ) from error
     finally:
         with contextlib.suppress(OSError):
             path.unlink()

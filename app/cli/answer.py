@@ -135,8 +135,12 @@ def thinking_choice(wanted: str, ready: EngineReady, tell: Callable[[str], None]
     """
     if not wanted or wanted in ready.thinking_choices:
         return wanted or None
-    problem = f"{ready.model_name} cannot be told to think {wanted!r}."
-    hint = f"It knows {', '.join(ready.thinking_choices)}." if ready.thinking_choices else "It has no such switch."
+    problem = f"{ready.model_name} has no thinking choice {wanted!r}."
+    hint = (
+        f"Its choices: {', '.join(ready.thinking_choices)}."
+        if ready.thinking_choices
+        else "It has no choices of thinking."
+    )
     if tell is None:
         raise ConfigError(problem, hint)
     tell(f"{problem} {hint}")

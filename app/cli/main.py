@@ -14,9 +14,10 @@ from importlib import import_module
 
 from app.cli.arguments.parser import build_parser
 from app.cli.output.terminal_text import accept_any_bytes, tell
+from app.cli.usage import EXIT_USAGE, UsageError
 from app.process.stop_signals import StopSignals, exit_code_of
 
-EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
+EXIT_OK, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 130
 
 _RUNNERS = {
     "ask": "app.cli.commands.ask:ask",
@@ -107,4 +108,4 @@ def _report(error: Exception) -> int:
         tell(log_crash(error))
         return EXIT_FAILED
     tell(describe(error.title, error.message, error.hint))
-    return EXIT_USAGE if error.title == ConfigError.title else EXIT_FAILED
+    return EXIT_USAGE if error.title in (ConfigError.title, UsageError.title) else EXIT_FAILED

@@ -35,6 +35,8 @@ def read(text: str, *, on_screen: bool = True) -> Typed:
     name, argument = name.strip().lower(), argument.strip()
     known = {word: command for command in slash_commands(on_screen=on_screen) for word in command.words}
     command = known.get(name)
+    if command is None and any(name in other.words for other in slash_commands(on_screen=True)):
+        return Typed(None, "", "", f"/{name} needs the full screen: start moe-chat without --plain.")
     if command is None:
         near = difflib.get_close_matches(name, known, 1, 0.5)
         hint = f" Did you mean /{near[0]}?" if near else ""

@@ -31,7 +31,7 @@ class InstanceLock:
             fcntl.flock(lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             lock_file.truncate(0)
         except BlockingIOError:
-            notice = f"Another moe-chat is running{_processes(lock_file)}: memory is then used twice."
+            notice = f"Another moe-chat is running{_processes(lock_file)}; each takes its own memory."
         except OSError:
             lock_file.close()
             return ""

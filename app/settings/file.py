@@ -62,7 +62,7 @@ class SettingsFile:
             problem = f"The settings {self.path} cannot be read ({reason(error)}). The defaults hold."
             return ReadResult({}, (problem,), {})
         except TomlError as error:
-            problem = f"{error.message} The defaults hold, and nothing is saved until it is mended."
+            problem = f"{error.message} The defaults hold, and nothing is saved until it is corrected."
             return ReadResult({}, (problem,), {})
         tables = {name: table for name, table in parsed.items() if isinstance(table, dict)}
         lines = file_places.key_lines(text)
@@ -99,7 +99,7 @@ class SettingsFile:
         except OSError as error:
             raise PermissionError(13, "the file could not be read, and is not written over") from error
         except (TOMLKitError, ValueError, RecursionError) as error:
-            raise PermissionError(13, f"{self._misread(error)} Mend it first.") from error
+            raise PermissionError(13, f"{self._misread(error)} Correct it first.") from error
         for (table, name), value in changes.items():
             if value is not None:
                 if not isinstance(document.get(table), dict):

@@ -40,10 +40,10 @@ def carry_out(presets: Presets, asked: str, current: Callable[[str], Preset]) ->
         return Outcome(f"Saved preset {name} to {path}; this chat has it: {preset.about}", preset)
     if verb == RENAME:
         presets.rename(name, names[1])
-        return Outcome(f"Preset {name} is called {names[1]} now.")
+        return Outcome(f"Preset {name} renamed to {names[1]}.")
     if verb == DELETE:
         presets.delete(name)
-        return Outcome(f"Deleted preset {name}; /preset {RESTORE} {name} brings it back.")
+        return Outcome(f"Deleted preset {name}; /preset {RESTORE} {name} restores it.")
     presets.restore(name)
     return Outcome(f"Restored preset {name}.")
 
@@ -58,8 +58,8 @@ def choices(presets: Presets) -> tuple[tuple[str, str], ...]:
     verbs = [
         (NONE, "no preset"),
         (f"{SAVE} ", "keep the system prompt and sampling of this chat under a name"),
-        *((f"{RENAME} {name} ", "call it something else") for name in names),
-        *((f"{DELETE} {name}", f"/preset {RESTORE} brings it back") for name in names),
+        *((f"{RENAME} {name} ", "rename it") for name in names),
+        *((f"{DELETE} {name}", f"/preset {RESTORE} restores it") for name in names),
     ]
     return (*described, *verbs)
 

@@ -104,7 +104,7 @@ class Presets:
         """Write a new preset. One that is there is not written over."""
         path = self._path(preset.name)
         if path.exists():
-            hint = f"Take another name, or delete it first: /preset {DELETE} {preset.name}"
+            hint = f"Choose another name, or delete it first: /preset {DELETE} {preset.name}"
             raise PresetError(f"There is a preset {preset.name!r} already.", hint)
         changes = {tuple(key.split(".", 1)): value for key, value in preset.values.items()}
         try:
@@ -119,7 +119,7 @@ class Presets:
         self._move(self._path(name), self._path(new), name, new)
 
     def delete(self, name: str) -> None:
-        """Take a preset away; `restore` brings it back."""
+        """Delete a preset; `restore` restores it."""
         self._path(name).with_suffix(_DELETED).unlink(missing_ok=True)
         self._move(self._path(name), self._path(name).with_suffix(_DELETED), name, name)
 
@@ -133,7 +133,7 @@ class Presets:
                 f"There is no {'deleted ' * (old.suffix == _DELETED)}preset {name!r}.", self._advice(name)
             )
         if new.exists():
-            raise PresetError(f"There is a preset {new_name!r} already.", "Take another name, or delete it first.")
+            raise PresetError(f"There is a preset {new_name!r} already.", "Choose another name, or delete it first.")
         try:
             old.rename(new)
         except OSError as error:
@@ -152,7 +152,7 @@ class Presets:
         near = difflib.get_close_matches(name, known, 1, 0.5)
         if near:
             return f"Did you mean {near[0]}?"
-        return f"There are: {', '.join(known)}." if known else f"None is kept yet; /preset {SAVE} NAME keeps one."
+        return f"There are: {', '.join(known)}." if known else f"There is none yet; /preset {SAVE} NAME keeps one."
 
     def _unreadable(self, path: Path, error: OSError) -> PresetError:
         return PresetError(f"{path} cannot be read: {reason(error)}.", advice(error))
@@ -188,7 +188,7 @@ def about(values: Mapping[str, Value]) -> str:
             parts.append(f"“{text}”")
         else:
             parts.append(text if key == MODE else f"{key.partition('.')[2].replace('_', ' ')} {text}")
-    return " · ".join(parts) or "nothing is set"
+    return " · ".join(parts) or "everything as in the settings"
 
 
 def _flat(tables: Mapping[str, object]) -> Iterable[tuple[str, object]]:

@@ -103,7 +103,8 @@ SETTINGS: tuple[Setting, ...] = (
             "How a chat begins: exact, or approximate, where a missed expert of low score may be replaced.",
             Kind.CHOICE, choices=(config.EXACT, config.APPROX)),
     _engine("offload.alpha", "Alpha",
-            "Under APPROX: how far below the cut a missed expert's score may be and still be replaced.",
+            "Under APPROX: a missed expert is replaced when its score is above the best not chosen one's by this much"
+            " at most.",
             Kind.NUMBER, low=0, high=1),
     _engine("offload.strategy", "Strategy",
             "The system that is run: how prompts load experts, which slots there are, what is evicted, what is"

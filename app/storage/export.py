@@ -122,7 +122,7 @@ def write_file(path: Path, text: str) -> Path:
                 path.unlink()
                 raise
     except FileExistsError as error:
-        raise ExportError(f"{path} is there already.", "Name another file.") from error
+        raise ExportError(f"{path} exists already.", "Name another file.") from error
     except OSError as error:
         raise ExportError(f"{path} cannot be written: {reason(error)}.", "Name a file in a writable folder.") from error
     return path

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from engine.errors import MoeChatError
 
-_NO_SPACE = "Free some space (`moe-chat clean` says what takes it), or name another home in MOE_CHAT_HOME."
+_NO_SPACE = "Free some space (`moe-chat clean` shows what takes it), or name another home in MOE_CHAT_HOME."
 _NOT_YOURS = "Check the folder and who owns it, or name another home in MOE_CHAT_HOME."
 _TOO_MANY_FILES = "Let the program open more files: `ulimit -n 1024`, then start it again."
 _REMOVE = "Remove it, or name another home in MOE_CHAT_HOME."

@@ -115,7 +115,11 @@ class Worker:
             if isinstance(command, BuildProfile) and self._inbox.pause(command):
                 self._paused = command
                 return
-            self._outbox.put(Failed(request_id, "Stopped", "It was stopped.", "", is_fatal=False))
+            self._outbox.put(
+                Failed(
+                    request_id, "Stopped", "Loading, or the task, was ended before it was complete.", "", is_fatal=False
+                )
+            )
         except Exception as error:  # noqa: BLE001 - told as an event, the engine goes on
             traceback.print_exc()
             self._outbox.put(failure_of(request_id, error, is_fatal=False))

@@ -26,10 +26,10 @@ def add_chats(commands: Commands) -> None:
     listed = _add(kinds, "list", "the chats, the newest first; the versions of one as one line")
     listed.add_argument("--all", action="store_true", help="every version by itself")
     listed.add_argument("--ids", action="store_true", help="the ids alone, of every chat")
-    add_count(listed, "--limit", "at most so many", 20)
+    add_count(listed, "--limit", "show at most N", 20)
     searched = _add(kinds, "search", "find a text in titles and turns, the newest first")
     searched.add_argument("text", nargs="+", metavar="TEXT", help='words, or "words in this order" in their own quotes')
-    add_count(searched, "--limit", "at most so many", 50)
+    add_count(searched, "--limit", "show at most N", 50)
     shown = _add(kinds, "show", "print a chat")
     shown.add_argument("chat", metavar="CHAT", help=_CHAT)
     for kind in (listed, searched, shown):
@@ -43,7 +43,7 @@ def add_chats(commands: Commands) -> None:
     deleted.add_argument("-y", "--yes", action="store_true", help="do not ask")
     binned = _add(kinds, "bin", "what was deleted in the last 30 days: chats and turns")
     binned.add_argument("--json", action="store_true", help="print it as JSON")
-    restored = _add(kinds, "restore", "put back what was deleted")
+    restored = _add(kinds, "restore", "restore what was deleted")
     restored.add_argument(
         "deletion",
         metavar="ID",

@@ -6,12 +6,13 @@ import argparse
 import difflib
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from app.cli.arguments.chats import add_chats
 from app.cli.arguments.shared import EXIT_CODES, SIGNAL_CODES, add_chat_options, add_task_options
 from app.cli.arguments.tasks import add_tasks
 from app.cli.output.terminal_text import say
+from app.cli.usage import EXIT_USAGE
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
@@ -60,6 +61,13 @@ class _Parser(argparse.ArgumentParser):
             hint = f" Did you mean {near[0]}?" if near else ""
             question = f"To ask it as a question: moe-chat {_CHAT} {value}"
             raise argparse.ArgumentError(action, f"there is no command {str(value)!r}.{hint} {question}")
+
+    def error(self, message: str) -> NoReturn:
+        """What is wrong in one line, and where the options are listed; the long usage would push it off the screen."""
+        kinds = next((each for each in self._actions if isinstance(each, argparse._SubParsersAction)), None)
+        if kinds is not None and "are required" in message:
+            message = f"one of {', '.join(kinds.choices)} must follow"
+        self.exit(EXIT_USAGE, f"{self.prog}: {message}\n{self.prog} --help lists what there is.\n")
 
     def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
         is_output = file is sys.stdout
@@ -140,12 +148,12 @@ def _add_doctor(commands: Commands) -> None:
 
 
 def _add_places(commands: Commands) -> None:
-    paths = commands.add_parser("paths", help="print where everything is kept, and how much of it")
+    paths = commands.add_parser("paths", help="print where everything is kept, and its size")
     paths.add_argument("--json", action="store_true", help="print it as JSON")
     clean = commands.add_parser(
         "clean",
-        help="say where gigabytes lie, and free them",
-        description="Say what takes how much disk space, and free it after asking. Without WHAT: unfinished downloads, "
+        help="show what takes disk space, and free it after asking",
+        description="Show what takes disk space, and free it after asking. Without WHAT: unfinished downloads, "
         "logs, and the demo model, each asked about by itself. Chats, profiles and models of the Hugging Face cache "
         "are freed only when they are named here.",
         epilog="WHAT is one of downloads, logs, demo, profiles, damaged, bin, chats, or a model of the Hugging Face "
@@ -153,11 +161,11 @@ def _add_places(commands: Commands) -> None:
     )
     clean.add_argument("what", metavar="WHAT", nargs="*", help="what to free")
     clean.add_argument("-y", "--yes", action="store_true", help="do not ask")
-    clean.add_argument("--list", action="store_true", help="only say what takes how much")
+    clean.add_argument("--list", action="store_true", help="only show what takes disk space")
     clean.add_argument("--json", action="store_true", help="with --list: print it as JSON")
     completion = commands.add_parser(
         "completion",
-        help="print what makes a shell complete moe-chat's words",
+        help="print a script that completes commands and options in your shell",
         description="Print a completion script.",
         epilog='bash: eval "$(moe-chat completion bash)" in ~/.bashrc · '
         "zsh: moe-chat completion zsh > a file _moe-chat in a folder of $fpath · "

@@ -6,10 +6,10 @@ import argparse
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from app.cli.usage import UsageError
 from app.settings.schema import SETTINGS
 from app.settings.setting import Kind, Setting
 from engine.config import RECORDED_TOK
-from engine.errors import ConfigError
 
 SIGNAL_CODES = "130 interrupted · 143 ended by SIGTERM · 129 by SIGHUP"
 EXIT_CODES = f"exit codes: 0 done · 1 the engine or the model failed · 2 wrong usage or settings · {SIGNAL_CODES}"
@@ -59,7 +59,7 @@ def _count_of(flag: str) -> Callable[[str], int]:
     def count(text: str) -> int:
         number = int(text)
         if number < 1:
-            raise ConfigError(f"{flag} is {number}.", "It must be at least 1.")
+            raise UsageError(f"{flag} is {number}.", "It must be at least 1.")
         return number
 
     count.__name__ = "whole number"  # argparse names it where the text is none

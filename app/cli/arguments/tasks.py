@@ -14,11 +14,15 @@ if TYPE_CHECKING:
 
 def add_tasks(commands: Commands) -> None:
     """Proving, measuring, planning, profiling, recording and tuning."""
-    verify = commands.add_parser("verify", help="prove that EXACT is exact on this model", epilog=EXIT_CODES)
+    verify = commands.add_parser(
+        "verify", help="compare the answers of EXACT with those of the whole model in memory", epilog=EXIT_CODES
+    )
     add_count(verify, "--tokens", "tokens to decode and compare", 32)
     add_task_options(verify)
     _add_bench(commands)
-    plan = commands.add_parser("plan", help="split the byte budget for a model, without loading it", epilog=EXIT_CODES)
+    plan = commands.add_parser(
+        "plan", help="show how the memory budget would be divided, without loading the model", epilog=EXIT_CODES
+    )
     add_task_options(plan)
     _add_profile(commands)
     _add_trace(commands)
@@ -26,7 +30,9 @@ def add_tasks(commands: Commands) -> None:
 
 
 def _add_bench(commands: Commands) -> None:
-    bench = commands.add_parser("bench", help="measure", epilog=EXIT_CODES)
+    bench = commands.add_parser(
+        "bench", help="measure policies, strategies, prefill, or a GGUF file against llama.cpp", epilog=EXIT_CODES
+    )
     bench.add_argument(
         "bench",
         metavar="WHAT",
@@ -35,7 +41,7 @@ def _add_bench(commands: Commands) -> None:
         default="policies",
         help="policies (default): the residency policies against each other and against the physical limit; "
         "strategies: whole systems against each other, as published and at equal device bytes; "
-        "prediction: which hidden state foretells routing best; prefill: the ways to get its experts, by prompt "
+        "prediction: which hidden state predicts routing best; prefill: the ways to get its experts, by prompt "
         "length; overhead: a decode step against plain transformers; peers: a GGUF file against llama.cpp",
     )
     bench.add_argument("file", metavar="FILE", nargs="?", help="peers: the GGUF file (default: --model)")

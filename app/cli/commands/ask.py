@@ -30,6 +30,7 @@ from app.cli.commands.chats import LAST, ChatNotFoundError, chat_id_of
 from app.cli.engine_run import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Interrupt, counted_as_running, running_engine
 from app.cli.output.screen import HeadlessScreen
 from app.cli.saving import saving
+from app.cli.usage import UsageError
 from app.domains.domain import domain_named
 from app.formatting.sanitise import text_of, whole
 from app.settings.presets import usable
@@ -40,7 +41,6 @@ from app.storage.recorder import Recorder
 from app.storage.records import ChatRecord
 from app.storage.store import ChatStore
 from app.storage.unkept_recorder import UnkeptRecorder
-from engine.errors import ConfigError
 from engine.events import CANCELLED, ERROR, TurnEnded
 
 
@@ -88,12 +88,12 @@ def _answer(
 def conversation_for(
     arguments: argparse.Namespace, settings: Settings, store: ChatStore, recorder: Recorder
 ) -> Conversation:
-    """The chat to go on with, or a new one. Raises ChatNotFoundError, ConfigError and StoreError."""
+    """The chat to go on with, or a new one. Raises ChatNotFoundError, UsageError and StoreError."""
     sampling, system = settings.sampling(), settings.typed("chat.system_prompt")
     preset = starting_preset(settings)
     if name := arguments.chat or (LAST if arguments.goes_on else ""):
         if settings.typed("chat.domain") is not None:
-            raise ConfigError("A chat keeps its domain: --domain contradicts --continue and --chat.", "Leave one out.")
+            raise UsageError("A chat keeps its domain: --domain contradicts --continue and --chat.", "Leave one out.")
         kept = recorder.load(chat_id_of(store, name))
         if kept is None:
             raise ChatNotFoundError("The chat was deleted meanwhile.")
@@ -115,11 +115,11 @@ def conversation_for(
 
 
 def asked_question(words: list[str]) -> Question:
-    """The question with the files that its words name, and with what is piped in as its context. Raises ConfigError
+    """The question with the files that its words name, and with what is piped in as its context. Raises UsageError
     when there is neither, and AttachmentError."""
     question, context = whole(" ".join(words)).strip(), _piped_text().strip()
     if not question and not context:
-        raise ConfigError("There is no question.", 'Write it like moe-chat ask "What is the capital of France?"')
+        raise UsageError("There is no question.", 'Write it like moe-chat ask "What is the capital of France?"')
     return question_of("\n\n".join(part for part in (context, question) if part), named_in=question)
 
 

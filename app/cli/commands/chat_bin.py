@@ -44,7 +44,7 @@ def _deletion_of(store: ChatStore, name: str) -> Deletion:
     found = [deletion for deletion in deletions if name and deletion.deletion_id.startswith(name)]
     found = found or [deletion for deletion in deletions if name and deletion.chat_id.startswith(name)]
     if not found:
-        raise NotInBinError(f"Nothing in the bin goes by {name!r}.", "List it: moe-chat chats bin")
+        raise NotInBinError(f"Nothing in the bin has the id {name!r}.", "List it: moe-chat chats bin")
     if len(found) > 1:
         ids = ", ".join(deletion.deletion_id[:_SHORT_ID] for deletion in found)
         raise NotInBinError(f"{name!r} begins the ids of several deletions.", f"One of {ids}")

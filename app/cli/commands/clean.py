@@ -12,11 +12,12 @@ from pathlib import Path
 
 from app.cli.commands.paths import Place, places, used_bytes
 from app.cli.output.terminal_text import confirmed, say, say_json, tell
+from app.cli.usage import UsageError
 from app.process.instance import InstanceLock
 from app.storage.paths import AppPaths
 from app.storage.store import ChatStore
 from engine.config import format_bytes
-from engine.errors import ConfigError, MoeChatError
+from engine.errors import MoeChatError
 
 _NEEDED_BY_A_CHAT = ("demo", "profiles", "chats", "logs")
 """What a running moe-chat uses."""
@@ -29,14 +30,14 @@ class CleanError(MoeChatError):
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run `moe-chat clean`; returns the exit code. Raises ConfigError and CleanError."""
+    """Run `moe-chat clean`; returns the exit code. Raises UsageError and CleanError."""
     paths = AppPaths.from_environment()
     found = places(paths)
     if arguments.list:
         _list(found, is_json=arguments.json)
         return 0
     if arguments.json:
-        raise ConfigError("--json prints what is there; it goes with --list.", "Add --list.")
+        raise UsageError("--json prints what is there; it goes with --list.", "Add --list.")
     chosen = _chosen(found, arguments.what)
     if not arguments.what:
         _list(found, is_json=False)
@@ -55,18 +56,18 @@ def _list(found: list[Place], *, is_json: bool) -> None:
 
 
 def _chosen(found: list[Place], names: list[str]) -> list[Place]:
-    """The places of those names; without names, what may be asked about. Raises ConfigError."""
+    """The places of those names; without names, what may be asked about. Raises UsageError."""
     if not names:
         return [place for place in found if place.is_freed_by_default]
     by_name = {place.name: place for place in found}
     unknown = [name for name in names if name not in by_name]
     if unknown:
-        raise ConfigError(f"There is nothing called {unknown[0]!r} to free.", f"Choose from {', '.join(by_name)}.")
+        raise UsageError(f"There is nothing called {unknown[0]!r} to free.", f"Choose from {', '.join(by_name)}.")
     return [by_name[name] for name in dict.fromkeys(names)]
 
 
 def _free(place: Place, paths: AppPaths, *, is_asked: bool) -> int:
-    """Free a place once it is confirmed; returns the bytes that came free. Raises ConfigError and CleanError."""
+    """Free a place once it is confirmed; returns the bytes that came free. Raises UsageError and CleanError."""
     about = f"{place.name} ({format_bytes(place.used_bytes)}: {_details(place, paths)})"
     if is_asked and not confirmed(f"Free {about}?"):
         return 0
@@ -77,7 +78,7 @@ def _free(place: Place, paths: AppPaths, *, is_asked: bool) -> int:
     lock = InstanceLock(paths.instance_lock)
     try:
         if not lock.acquire_alone():
-            tell(f"{place.name}: a moe-chat is running and uses it; leave that first.")
+            tell(f"{place.name}: a moe-chat is running and uses it; quit that first.")
             return 0
         return sum(_remove(path) for path in place.paths)
     except OSError as error:

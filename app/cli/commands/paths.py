@@ -52,7 +52,7 @@ def places(paths: AppPaths) -> list[Place]:
     damaged = sorted(paths.data_dir.glob("chats.damaged-*"))
     found = [
         _place("downloads", "unfinished downloads, and what a killed build left", unfinished, is_default=True),
-        _place("logs", "what the app and the engine wrote about themselves", logs, is_default=True),
+        _place("logs", "logs of the app and the engine", logs, is_default=True),
         _place("demo", "the demo model; built again when it is used", cache.glob("demo-[0-9]*"), is_default=True),
         _place("profiles", "domain profiles; building them again takes minutes each", _existing([paths.profiles_dir])),
         _place("damaged", "chat databases that were damaged and moved aside", damaged),
@@ -73,7 +73,7 @@ def _bin(database: Path) -> Place:
     if database.exists():
         with contextlib.suppress(StoreError), contextlib.closing(ChatStore(database, checks_at_open=False)) as store:
             size = store.bin.used_bytes()
-    return Place("bin", f"deleted chats and turns; they go by themselves after {BIN_DAYS} days", (), size)
+    return Place("bin", f"deleted chats and turns; removed after {BIN_DAYS} days", (), size)
 
 
 def _existing(paths: Iterable[Path]) -> tuple[Path, ...]:

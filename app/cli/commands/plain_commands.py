@@ -130,7 +130,7 @@ class PlainChat:
         self._choose_thinking(choice, None)
         known = ", ".join(self._answers.ready.thinking_choices)
         chosen = self._conversation.thinking or "the model's own"
-        self._say(f"Thinking: {chosen}. {f'Choices: {known}.' if known else 'This model has no such switch.'}")
+        self._say(f"Thinking: {chosen}. {f'Choices: {known}.' if known else 'This model has no choices of thinking.'}")
 
     def command_regenerate(self, _: str) -> None:
         """Answer the last question again; the earlier answer stays in an earlier version of the chat."""

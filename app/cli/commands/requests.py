@@ -1,4 +1,4 @@
-"""What the arguments of the long-running commands ask of the engine. All raise ConfigError for what can be told before
+"""What the arguments of the long-running commands ask of the engine. All raise UsageError for what can be told before
 the model is loaded."""
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
+from app.cli.usage import UsageError
 from app.domains.domain import domain_named
 from engine.api import (
     Bench,
@@ -26,7 +27,6 @@ from engine.api import (
     Verify,
 )
 from engine.config import EngineConfig, parse_bytes
-from engine.errors import ConfigError
 
 Profiling = BuildProfile | ShowProfile | DeleteProfile
 Request = Verify | Bench | BenchPeers | Plan | Profiling | RecordTrace | TuneEviction | ResetEviction
@@ -93,9 +93,9 @@ def _profile(arguments: argparse.Namespace) -> Profiling:
         case "delete":
             return DeleteProfile(_REQUEST_ID, arguments.domain)
     if arguments.domain is not None and arguments.name:
-        raise ConfigError("--domain has a profile of its own name; it contradicts --name.", "Give one.")
+        raise UsageError("--domain has a profile of its own name; it contradicts --name.", "Give one.")
     if arguments.domain is None and bool(arguments.prompts) != bool(arguments.name):
-        raise ConfigError("--prompts and --name go together.", "Write it like --prompts questions.jsonl --name mine.")
+        raise UsageError("--prompts and --name go together.", "Write it like --prompts questions.jsonl --name mine.")
     prompts = _prompts(arguments)
     return BuildProfile(
         _REQUEST_ID,
@@ -110,7 +110,7 @@ def _profile(arguments: argparse.Namespace) -> Profiling:
 def _record(arguments: argparse.Namespace) -> RecordTrace:
     prompts, out = _prompts(arguments), Path(arguments.out).expanduser().resolve()
     if not out.parent.is_dir():
-        raise ConfigError(f"There is no folder {out.parent}.", "Make it, or name another file: --out FILE.")
+        raise UsageError(f"There is no folder {out.parent}.", "Make it, or name another file: --out FILE.")
     return RecordTrace(
         _REQUEST_ID,
         path=str(out),
@@ -126,14 +126,14 @@ def _prompts(arguments: argparse.Namespace) -> str | None:
     if not arguments.prompts:
         return None
     if arguments.domain is not None:
-        raise ConfigError("--domain takes the prompts that are shipped with it; it contradicts --prompts.", "Give one.")
+        raise UsageError("--domain takes the prompts that are shipped with it; it contradicts --prompts.", "Give one.")
     return str(_existing(arguments.prompts, "Name a file of JSON objects, one a line, or a .txt."))
 
 
 def _tune(arguments: argparse.Namespace, config: EngineConfig) -> TuneEviction | ResetEviction:
     if arguments.reset:
         if arguments.keep or arguments.traces:
-            raise ConfigError("--reset goes back to the defaults; it contradicts --keep and --trace.", "Give it alone.")
+            raise UsageError("--reset goes back to the defaults; it contradicts --keep and --trace.", "Give it alone.")
         return ResetEviction(_REQUEST_ID, config)
     paths = [_existing(path, "Record one: moe-chat trace record --out FILE") for path in arguments.traces or ()]
     return TuneEviction(
@@ -148,5 +148,5 @@ def _tune(arguments: argparse.Namespace, config: EngineConfig) -> TuneEviction |
 def _existing(name: str, hint: str) -> Path:
     path = Path(name).expanduser()
     if not path.is_file():
-        raise ConfigError(f"There is no file {name}.", hint)
+        raise UsageError(f"There is no file {name}.", hint)
     return path.resolve()

@@ -104,7 +104,7 @@ def _disk(paths: AppPaths) -> Iterator[Check]:
     folder = _existing(paths.data_dir)
     free_bytes = shutil.disk_usage(folder).free
     if free_bytes < _LITTLE_DISK_BYTES:
-        advice = "moe-chat clean says what takes room, and frees it."
+        advice = "moe-chat clean shows what takes disk space, and frees it."
         yield Check("disk", WARN, f"{format_bytes(free_bytes)} free at {folder}, where chats are kept", advice)
 
 
@@ -115,7 +115,5 @@ def _instance(paths: AppPaths) -> Check:
     finally:
         lock.release()
     return (
-        Check("instances", WARN, second, "Leave the other one first.")
-        if second
-        else Check("instances", OK, "none runs")
+        Check("instances", WARN, second, "Quit the other one first.") if second else Check("instances", OK, "none runs")
     )

@@ -14,9 +14,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import IO
 
+from app.cli.usage import UsageError
 from app.formatting.sanitise import json_text, visible
 from app.storage.system_errors import reason
-from engine.errors import ConfigError, MoeChatError
+from engine.errors import MoeChatError
 
 _CLEAR_LINE = "\r\x1b[2K"
 
@@ -76,9 +77,9 @@ def call_user(sequence: str) -> None:
 
 
 def confirmed(question: str) -> bool:
-    """Ask on the terminal; only `y` and `yes` are a yes. Raises ConfigError where there is nobody to ask."""
+    """Ask on the terminal; only `y` and `yes` are a yes. Raises UsageError where there is nobody to ask."""
     if not sys.stdin.isatty():
-        raise ConfigError("Not a terminal, so nothing can be asked.", "Pass --yes.")
+        raise UsageError("Not a terminal, so nothing can be asked.", "Pass --yes.")
     tell(f"{question} [y/N] ", end="")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 

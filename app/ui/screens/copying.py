@@ -34,7 +34,7 @@ class Copying:
             self._chat.status.show_engine()
         elif self._chat.prompt.clear_draft():
             undo = key_for(self._chat, "prompt.undo")
-            self._chat.notify(f"Cleared; {undo} brings it back, and so does up.", timeout=3, markup=False)
+            self._chat.notify(f"Cleared; {undo} or up restores it.", timeout=3, markup=False)
         else:
             self._chat.notify(f"{key_for(self._chat, 'app.quit')} quits.", timeout=3)
 

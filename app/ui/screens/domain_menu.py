@@ -33,7 +33,11 @@ _CELL_STYLES = ("$expert-host", "$expert-resident", "$expert-loading", "$expert-
 def _masthead() -> Content:
     cells: list[str | tuple[str, str]] = [("▀▀", _CELL_STYLES[int(code)]) for code in _ORNAMENT]
     return Content.assemble(
-        ("moe-chat", "bold $primary"), "\n", ("a mixture of experts larger than its memory", "$quiet"), "\n\n", *cells
+        ("moe-chat", "bold $primary"),
+        "\n",
+        ("Mixture-of-Experts models bigger than the memory they are given", "$quiet"),
+        "\n\n",
+        *cells,
     )
 
 

@@ -50,7 +50,9 @@ class ModelPicker(ModalScreen[str | None]):
             yield Static("Model", classes="sheet-title")
             yield ModelList(self._folders, self._current, "models")
             yield Input(
-                placeholder="a folder, a GGUF file, or a Hugging Face id: owner/model", id="model-name", compact=True
+                placeholder="or type a folder, a GGUF file, or a Hugging Face id: owner/model",
+                id="model-name",
+                compact=True,
             )
             yield Static(id="model-about")
             yield Static("enter chooses · tab: type a folder or file · esc keeps the model", classes="sheet-close")
@@ -65,7 +67,9 @@ class ModelPicker(ModalScreen[str | None]):
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
         entry = typed_model(event.value)
-        if entry is not None and entry.is_supported:
+        if entry is None:
+            self.query_one(ModelList).action_select()
+        elif entry.is_supported:
             self.dismiss(entry.location)
 
     def action_keep(self) -> None:

@@ -16,6 +16,7 @@ from app.chat.external_editor import edit
 from app.commands import typed
 from app.commands.path_words import path_completions
 from app.domains.domain import all_domains
+from app.formatting.sanitise import visible
 from app.settings import preset_command
 from app.storage import answer_record, export
 from app.ui.key_map import key_for
@@ -151,7 +152,7 @@ class PromptActions:
             thinking += tuple((choice, "from the next question on") for choice in ready.thinking_choices)
         return {
             "domains": tuple((domain.name, domain.purpose) for domain in all_domains()),
-            "modes": ((EXACT, "what the whole model would give"), (APPROX, "stand-ins for missing experts")),
+            "modes": ((EXACT, "what the whole model would give"), (APPROX, "a missed expert may be replaced")),
             "strategies": tuple((name, strategy_named(name).meaning) for name in STRATEGIES),
             "copies": _COPIES,
             "thinking": thinking,
@@ -164,17 +165,17 @@ class PromptActions:
     async def command_title(self, title: str) -> None:
         """Call the chat something."""
         self._chat.flow.recorder.rename(self._chat.flow.conversation.chat_id, title)
-        self._chat.notify(f"This chat is called “{title}”.", markup=False)
+        self._chat.notify(f"Renamed to “{title}”.", markup=False)
 
     async def command_system(self, text: str) -> None:
         """Show or set what the model is told first."""
         conversation = self._chat.flow.conversation
         if text:
             conversation.set_system_prompt(text)
-            self._chat.notify("The model is told that from the next question on.")
+            self._chat.notify("The system prompt holds from the next question on.")
         else:
-            shown = conversation.chat.system_prompt or "Nothing: the model's own default holds."
-            self._chat.app.push_screen(TextSheet("What the model is told first", [shown]))
+            shown = conversation.chat.system_prompt or "No system prompt: the model's own default holds."
+            self._chat.app.push_screen(TextSheet("System prompt", [shown]))
 
     async def command_domain(self, name: str) -> None:
         """Begin a chat in a domain."""
@@ -199,7 +200,8 @@ class PromptActions:
         """Show or choose how experts are loaded and kept."""
         bridge = self._chat.flow.bridge
         if name and name not in STRATEGIES:
-            self._chat.notify(f"It can be: {', '.join(STRATEGIES)}.", severity="warning")
+            words = f"There is no strategy {name!r}. There are: {', '.join(STRATEGIES)}."
+            self._chat.notify(visible(words), severity="warning", markup=False)
             return
         if name:
             bridge.ask_strategy(name)
@@ -217,7 +219,11 @@ class PromptActions:
             self._chat.flow.conversation.thinking = choice
             self._chat.notify(f"Thinking: {choice}, from the next question on.", markup=False)
         else:
-            words = f"It can be: {', '.join(known)}." if known else "This model's template has no such switch."
+            words = (
+                f"Thinking can be: {', '.join(known)}."
+                if known
+                else "This model's template has no choices of thinking."
+            )
             self._chat.notify(words, severity="warning", markup=False)
 
     async def command_copy(self, what: str) -> None:

@@ -57,8 +57,8 @@ class SettingsScreen(Screen[None]):
     def on_mount(self) -> None:
         self.show()
 
-    def show(self) -> None:
-        """List what matches, the highlighted row kept."""
+    def show(self, *, is_search: bool = False) -> None:
+        """List what matches, the highlighted row kept; after a search, the first whose name matches highlighted."""
         current = self._current
         wanted = self.query_one("#settings-search", Input).value
         self._rows = search(setting_words.ALL_ROWS, wanted)
@@ -66,6 +66,8 @@ class SettingsScreen(Screen[None]):
         options.set_options(self._options())
         keys = [row.key for row in self._rows]
         at = current.key if current is not None and current.key in keys else next(iter(keys), None)
+        if is_search:
+            at = next((row.key for row in self._rows if wanted.lower().strip() in row.title.lower()), at)
         options.highlighted = options.get_option_index(at) if at is not None else None
         if options.highlighted == 1:  # its group's name above it
             options.scroll_home(animate=False)
@@ -76,7 +78,7 @@ class SettingsScreen(Screen[None]):
         self._show_detail()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        self.show()
+        self.show(is_search=bool(event.value.strip()))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         self.action_edit()
@@ -169,7 +171,7 @@ class SettingsScreen(Screen[None]):
             (f"   {number} changed, marked ●   {visible(str(self._settings.file.path))}", "$quiet"),
         )
         self.query_one("#settings-title", Static).update(title)
-        shown = setting_words.detail(row, self._settings, self._key_map()) if row else Content("Nothing matches.")
+        shown = setting_words.detail(row, self._settings, self._key_map()) if row else Content("No matches.")
         self.query_one("#settings-detail", Static).update(shown)
         notice = self.query_one("#settings-notice", Static)
         notice.display = self._needs_loading()

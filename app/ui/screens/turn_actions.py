@@ -155,7 +155,7 @@ class TurnActions:
             return
         if len(rows) < 2:
             again, edit_key = key_for(self._chat, "chat.regenerate"), key_for(self._chat, "turn.edit")
-            self._chat.say(f"This chat has one version. {again} answers again, {edit_key} asks a question differently.")
+            self._chat.say(f"This chat has one version. {again} regenerates, {edit_key} edits a question.")
             return
 
         async def go(chosen: str | None) -> None:

@@ -61,7 +61,7 @@ def _option(row: VersionRow, open_chat_id: str) -> Option:
     return Option(
         Content.assemble(
             (row.lines, "$faint"),
-            (f"{row.number} ", "bold $primary"),
+            (f"version {row.number} · ", "bold $primary"),
             ("here · " if row.chat_id == open_chat_id else "", "$primary"),
             (about, "$quiet"),
             ("answer: " if row.is_answer else "", "$quiet"),

@@ -34,14 +34,14 @@ class MemoryChoice(NamedTuple):
 
 
 def memory_choices(model: str) -> tuple[MemoryChoice, ...]:
-    """What is proposed for a model, the sensible one first."""
-    half = MemoryChoice("Half of the experts", "offloading really happens", {"model.residency": "50%"})
+    """What is proposed for a model, the default first."""
+    half = MemoryChoice("Half of the experts", "the others are loaded as they are needed", {"model.residency": "50%"})
     quarter = MemoryChoice("A quarter of the experts", "less memory, more waiting", {"model.residency": "25%"})
     if model == DEMO_MODEL:
         return (
-            MemoryChoice("Half of the experts", "the demo fits into memory; so there is something to see", {}),
+            MemoryChoice("Half of the experts", "so that offloading can be seen", {}),
             quarter,
-            MemoryChoice("All of them", "nothing is offloaded", {"model.residency": "100%"}),
+            MemoryChoice("All of the experts", "nothing is offloaded", {"model.residency": "100%"}),
         )
     return (MemoryChoice("What is free", "as much as this machine can spare", {}), half, quarter)
 
@@ -55,7 +55,7 @@ def machine_memory() -> str:
 
 
 class Welcome(Screen[dict[str, Value | None] | None]):
-    """Dismisses with the settings that were chosen, or with None when the user would rather not say."""
+    """Dismisses with the settings that were chosen, or with None where the user went back."""
 
     AUTO_FOCUS = "ModelList"
     VERTICAL_BREAKPOINTS = [(0, "-flat"), (22, "-tall")]  # noqa: RUF012
@@ -78,7 +78,7 @@ class Welcome(Screen[dict[str, Value | None] | None]):
                 yield Static(_heading(1, "Which model?"), classes="welcome-heading")
                 yield ModelList(self._folders, self._model, "models")
                 yield Input(
-                    placeholder="or a folder, a GGUF file, or a Hugging Face id: owner/model",
+                    placeholder="or type a folder, a GGUF file, or a Hugging Face id: owner/model",
                     id="model-name",
                     compact=True,
                 )
@@ -87,7 +87,9 @@ class Welcome(Screen[dict[str, Value | None] | None]):
                 yield Static(_heading(2, "How much of it on the device?"), classes="welcome-heading")
                 yield OptionList(id="memory-choices", markup=False)
                 yield Input(
-                    placeholder=f"or a budget over everything, such as 6GiB{_of_machine()}", id="budget", compact=True
+                    placeholder=f"or type a budget for everything, such as 6GiB{_of_machine()}",
+                    id="budget",
+                    compact=True,
                 )
                 yield Static(id="budget-about")
         yield KeyLine()
@@ -106,11 +108,13 @@ class Welcome(Screen[dict[str, Value | None] | None]):
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
-        if event.input.id == "model-name":
+        if not event.value.strip():
+            self.action_choose()
+        elif event.input.id == "model-name":
             entry = typed_model(event.value)
             if entry is not None and entry.is_supported:
                 self._choose_model(entry.location)
-        elif event.value.strip() and not _complaint(event.value):
+        elif not _complaint(event.value):
             self._finish({"model.memory": event.value.strip()})
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
@@ -153,12 +157,12 @@ def _greeting() -> Content:
     return Content.assemble(
         ("Welcome to moe-chat", "bold $primary"),
         "\n",
-        ("a mixture of experts larger than its memory, and what it costs, live", "$quiet"),
+        ("Mixture-of-Experts models bigger than the memory they are given", "$quiet"),
     )
 
 
 def _heading(number: int, question: str) -> Content:
-    return Content.assemble((question, "bold"), (f"   {number} of 3, enter takes what is marked", "$quiet"))
+    return Content.assemble((question, "bold"), (f"   step {number} of 3 · enter chooses", "$quiet"))
 
 
 def _of_machine() -> str:

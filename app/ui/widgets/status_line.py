@@ -40,12 +40,12 @@ class StatusLine(Panel, can_focus=False):
         return [
             _item("TPOT", _speed(figures.milliseconds(timing.tpot_now_ms), list(timing.recent_tpot_ms))),
             _item("hit", Content(_share(counters.hits, counters.routed))),
-            _item("aes", Content.styled(aes, aes_colour)),
+            _item("AES", Content.styled(aes, aes_colour)),
             _item("res", Content(_share(on_device, num_experts))),
             _item("mem", Content(_memory(memory.rss_bytes, memory.budget_bytes))),
             _item("link", Content(figures.bandwidth(link.bytes_per_s) + emulated)),
             _item("late", Content(figures.percent(counters.late, counters.routed))),
-            _item("copy", Content(figures.percent(timing.link_wait_rate))),
+            _item("load", Content(figures.percent(timing.link_wait_rate))),
             _item("limit", Content(times_the_limit(timing))),
             _item("p95", Content(figures.milliseconds(timing.tpot_p95_ms))),
         ]

@@ -36,7 +36,7 @@ class ModeBadge(Widget):
         self._content = mode_content(EXACT)
         self.tooltip = (
             "EXACT computes what the whole model would. "
-            "APPROX lets a resident expert stand in for a missing one. A click changes it."
+            "APPROX may replace a missed expert by one on the device. A click changes it."
         )
 
     def show(self, mode: str, wanted: str | None) -> None:

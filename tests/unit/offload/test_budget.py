@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offload.budget import MIB, BudgetRequest, plan_budget
-from offload.errors import BudgetError
+from offload.errors import BudgetError, ContextLengthError
 from offload.geometry import Geometry, LayerGeometry
 from offload.nonuniform_budget import with_moved_slots
 from offload.policies.slot_planning.curve import HitRateCurve, mean_curves
@@ -112,7 +112,7 @@ def test_a_context_asked_for_is_honoured_or_refused():
 
 @pytest.mark.parametrize("context_tok", [0, 4097])
 def test_a_context_the_model_cannot_have_is_refused(context_tok):
-    with pytest.raises(BudgetError, match="the model can have 1 to 4096"):
+    with pytest.raises(ContextLengthError, match="the model can have 1 to 4096"):
         plan(context_tok=context_tok)
 
 

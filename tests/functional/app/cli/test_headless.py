@@ -165,7 +165,7 @@ def test_a_second_instance_is_said(
     lock.acquire()
     play(say_paris)
     assert cli.main(["ask", "hi"]) == 0
-    assert "memory is then used twice" in capsys.readouterr().err
+    assert "each takes its own memory" in capsys.readouterr().err
     lock.release()
 
 

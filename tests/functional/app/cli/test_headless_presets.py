@@ -118,7 +118,7 @@ def test_the_plain_chat_has_presets_files_and_blocks_of_code(
     assert (folder / "code.py").read_text() == 'print("Paris")\n'
     told = capsys.readouterr()
     assert "temperature 0.2" in told.out
-    for said in ("is there already", "no block '2'", "is a folder"):
+    for said in ("exists already", "no block '2'", "is a folder"):
         assert said in told.err
     presets = folder / "data" / "presets"
     assert sorted(path.name for path in presets.iterdir()) == ["mine.toml", "terse.deleted"]

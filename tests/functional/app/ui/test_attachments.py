@@ -105,7 +105,7 @@ async def test_what_cannot_be_sent_is_given_back_with_the_reason(stage: Stage, t
     await stage.ask("what is @image.bin")
     await stage.see("write @@image.bin")
     assert stage.chat.query_one(Prompt).whole_text == "what is @image.bin"
-    await stage.see("@ image.bin  is no text in UTF-8.")
+    await stage.see("@ image.bin  is not UTF-8 text.")
     await stage.ask("what is @@image.bin")
     await stage.until(lambda: stage.engine.submitted())
     assert stage.engine.submitted()[0].messages[-1].content == "what is @image.bin"

@@ -32,4 +32,4 @@ async def test_a_slash_command_without_a_key_is_in_the_palette(stage: Stage) -> 
     await offered["Title"].callback()
     assert stage.chat.query_one(Prompt).text == "/title "
     await stage.pilot.press(*"Mine", "enter")
-    await stage.see("This chat is called “Mine”.")
+    await stage.see("Renamed to “Mine”.")

@@ -128,7 +128,7 @@ async def test_commands_with_something_behind_them(stage: Stage, tmp_path: Path)
     await stage.until((tmp_path / "chat.md").exists)
     assert "# About numbers" in (tmp_path / "chat.md").read_text()
     await stage.ask("/thinking high")
-    await stage.see("has no such switch")
+    await stage.see("has no choices of thinking")
     await stage.ask("/find answer")
     await stage.see("1 of 1")
     assert stage.chat.query_one(FindBar).display

@@ -196,9 +196,15 @@ async def test_search_narrows_and_escape_clears_it_first(stage: Stage) -> None:
     await stage.pilot.press("escape")
     await stage.see("MODEL AND MEMORY")
     await stage.pilot.press(*"zzz")
-    await stage.see("Nothing matches.")
+    await stage.see("No matches.")
     await stage.pilot.press("enter", "ctrl+d", "escape", "escape")
     await stage.until(lambda: not isinstance(stage.app.screen, SettingsScreen))
+
+
+async def test_a_search_highlights_the_setting_of_that_name(stage: Stage) -> None:
+    await open_settings(stage)
+    await stage.pilot.press(*"memory")  # which is in the name of its group too, above "Model"
+    await stage.see("model.memory in the file")
 
 
 async def test_by_mouse(stage: Stage) -> None:

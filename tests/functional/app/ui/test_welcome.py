@@ -84,6 +84,12 @@ class TestFirstRun:
         assert (load.config.model, load.config.memory_bytes, load.config.residency) == (QWEN.location, 6 * 2**30, None)
         assert saved(stage)["model"] == {"name": QWEN.location, "memory": "6GiB"}
 
+    async def test_enter_on_the_empty_line_takes_what_is_highlighted(self, stage: Stage) -> None:
+        await stage.pilot.press("tab", "x", "backspace", "enter")
+        await stage.until(lambda: shows(stage, "#welcome-memory"))
+        await stage.pilot.press("tab", "enter")
+        await stage.until(lambda: isinstance(stage.app.screen, DomainMenu))
+
     async def test_escape_takes_what_is_set(self, stage: Stage) -> None:
         await stage.pilot.press("enter")
         await stage.until(lambda: shows(stage, "#welcome-memory"))

@@ -153,9 +153,9 @@ def test_an_unexpected_error_shows_no_traceback(
 def test_every_later_instance_is_told_and_may_run(tmp_path: Path) -> None:
     first, second, third, fourth = (InstanceLock(tmp_path / "home" / "pid") for _ in range(4))
     assert first.acquire() == ""
-    assert "memory is then used twice" in second.acquire()
+    assert "each takes its own memory" in second.acquire()
     first.release()
-    assert "memory is then used twice" in third.acquire()
+    assert "each takes its own memory" in third.acquire()
     second.release()
     third.release()
     assert fourth.acquire() == ""
@@ -211,3 +211,21 @@ def test_the_chat_loads_no_torch() -> None:
     code = "import sys, app.ui.launch, app.ui.chat_app; print({'torch', 'transformers', 'numpy'} & set(sys.modules))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize(
+    ("argv", "told"),
+    [
+        (["frobnicate"], "there is no command 'frobnicate'"),
+        (["ask", "--bogus", "hi"], "--bogus"),
+        (["chats"], "list, search, show"),
+    ],
+)
+def test_wrong_usage_is_said_first_and_briefly(argv: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(argv)
+    lines = capsys.readouterr().err.splitlines()
+    assert ended.value.code == cli.EXIT_USAGE
+    assert told in lines[0]
+    assert len(lines) == 2
+    assert "--help" in lines[1]

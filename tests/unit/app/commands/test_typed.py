@@ -25,7 +25,7 @@ def test_no_word_means_two_commands() -> None:
 
 def test_another_word_for_a_command_is_the_command() -> None:
     assert read("/again").command == read("/regenerate", on_screen=False).command
-    assert read("/find x", on_screen=False).problem.startswith("There is no command /find.")
+    assert read("/find x", on_screen=False).problem.startswith("/find needs the full screen")
     assert [completion.text for completion in completions("/cl", {})] == ["/clear"]
     assert "/clear" not in [completion.text for completion in completions("/", {})]
 

@@ -96,7 +96,7 @@ def test_what_is_typed_behind_the_command(presets: Presets) -> None:
     assert carry_out(presets, "save mine", current).chosen == Preset("mine", {"sampling.seed": 7})
     assert carry_out(presets, "mine", current).chosen == Preset("mine", {"sampling.seed": 7})
     assert carry_out(presets, "none", current).drops
-    assert "brings it back" in carry_out(presets, "delete mine", current).said
+    assert "restores it" in carry_out(presets, "delete mine", current).said
     assert carry_out(presets, "restore mine", current).chosen is None
     for wrong in ("save", "rename mine", "mine twice", "absent"):
         with pytest.raises(PresetError):

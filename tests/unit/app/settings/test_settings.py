@@ -168,7 +168,7 @@ def test_a_file_with_a_typo_stays_and_nothing_is_saved_until_it_is_mended(
     assert f"{path}, line {line}: " in problem if line else str(path) in problem
     assert told in problem
     assert settings.sampling() == SamplingConfig()
-    with pytest.raises(OSError, match="Mend it first"):
+    with pytest.raises(OSError, match="Correct it first"):
         settings.change({"sampling.temperature": 0.5})
     assert path.read_bytes() == content
     assert list(path.parent.iterdir()) == [path]
