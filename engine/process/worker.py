@@ -16,8 +16,6 @@ from engine.api import (
     Bench,
     BenchOverhead,
     BenchPeers,
-    BenchPolicies,
-    BenchPrediction,
     BuildProfile,
     Close,
     Command,
@@ -48,9 +46,6 @@ from engine.events import (
 from engine.process.failures import failure_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from engine.backends.offloaded_model import OffloadedModel
     from engine.commands.task_outcome import OnTaskProgress, TaskOutcome
     from engine.process.mailboxes import Inbox, Outbox
     from engine.process.session import Session
@@ -259,7 +254,9 @@ class Worker:
 
             return verify(session.engine, command.num_tok, progress, is_cancelled)
         if isinstance(command, Bench):
-            return _run_bench(session.engine, command, progress, is_cancelled)
+            from engine.commands.bench.run_bench import run_bench
+
+            return run_bench(session.engine, command, progress, is_cancelled)
         if isinstance(command, RecordTrace):
             from engine.commands.record_trace import record_trace
 
@@ -274,26 +271,6 @@ class Worker:
             return session.profiles.show(command.domain, command.has_plan)
         assert isinstance(command, DeleteProfile), command
         return session.profiles.delete(command.domain)
-
-
-def _run_bench(
-    engine: OffloadedModel, command: Bench, progress: OnTaskProgress, is_cancelled: Callable[[], bool]
-) -> TaskOutcome:
-    if isinstance(command, BenchOverhead):
-        from engine.commands.bench.overhead import bench_overhead
-
-        return bench_overhead(engine, command.num_rounds, progress, is_cancelled)
-    if isinstance(command, BenchPolicies):
-        from engine.commands.bench.policies import bench_policies
-
-        return bench_policies(engine, command.is_quick, command.links, progress, is_cancelled)
-    if isinstance(command, BenchPrediction):
-        from engine.commands.bench.prediction import bench_prediction
-
-        return bench_prediction(engine, command.is_quick, progress, is_cancelled)
-    from engine.commands.bench.prefill import bench_prefill
-
-    return bench_prefill(engine, command.is_quick, command.links, progress, is_cancelled)
 
 
 def _give_memory_back() -> None:

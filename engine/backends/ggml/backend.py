@@ -157,6 +157,11 @@ class GgmlBackend:
         """See Backend."""
         return self._compute.num_threads if self._compute is not None else 1
 
+    @property
+    def computed_s(self) -> float:
+        """Seconds spent in graphs, all of them, monotonic."""
+        return self._compute.computed_s if self._compute is not None else 0.0
+
     def time_step(self, past_tok: int) -> int:
         """See Backend."""
         return self.decoder.time_step(past_tok)

@@ -48,6 +48,21 @@ class GgmlLookahead:
             self._corrections[ahead][layer] = correction
         return self._routings[ahead].best(correction.correct(self._next_logits.clone()))
 
+    @property
+    def logits(self) -> torch.Tensor:
+        """Of the running layer's router, float32 [1, experts]: valid until the next layer's."""
+        return self._logits
+
+    def logits_ahead(self, ahead: int) -> torch.Tensor:
+        """The logits that layer `ahead`'s router gives on the residual as it is now: float32 [1, experts], valid until
+        another is asked."""
+        self._ask(ahead)
+        return self._next_logits
+
+    def best(self, layer: int) -> Callable[[torch.Tensor], list[int]]:
+        """Which experts a layer chooses for logits."""
+        return self._routings[layer].best
+
     def learn(self, layer: int) -> None:
         """See Forecaster."""
         for correction in self._corrections[layer].values():

@@ -92,8 +92,9 @@ def result_of(comparisons: list[Comparison], heading: str) -> ComparisonResult:
     return all(c.is_equal for c in comparisons), report, (heading, *lines)
 
 
-def load_whole(engine: OffloadedModel) -> Any:
-    """The unmodified model of the same checkpoint, held whole, with the library's own experts function.
+def load_whole(engine: OffloadedModel, dtype: str = "auto") -> Any:
+    """The unmodified model of the same checkpoint, held whole, with the library's own experts function. `dtype`: as it
+    is stored, or another format.
 
     Weights are copied out of the mapped files: some kernels multiply float32 in another order where a tensor does not
     begin at a multiple of 16 bytes, and in a file it may begin anywhere.
@@ -101,7 +102,7 @@ def load_whole(engine: OffloadedModel) -> Any:
     with folder_for_library(engine.loaded.folder) as folder:
         whole = AutoModelForCausalLM.from_pretrained(
             folder,
-            dtype="auto",
+            dtype=dtype,
             experts_implementation="grouped_mm",
             use_safetensors=True,
             local_files_only=True,
