@@ -12,7 +12,7 @@ from engine.config import EngineConfig
 from engine.experts.formats import ExpertFormat
 from engine.experts.layer import LayerContext, MoeLayer
 from engine.experts.prefill import ExpertPrefill, LayerPrefill, RingPrefill
-from engine.experts.router_tap import RoutingTap
+from engine.experts.routing_tap import RoutingTap
 from engine.experts.step_state import StepState
 from engine.lookahead.prefetching import Forecaster, Prefetching
 from engine.plan.budget import STAGING_SLOTS

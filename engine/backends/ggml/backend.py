@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from engine.backends.ggml.compute import Compute, Scratch
 from engine.backends.ggml.decoder import GgmlDecoder
 from engine.backends.ggml.embedding import Embedding
@@ -32,7 +30,7 @@ from offload.budget import BudgetPlan
 from offload.errors import WaitCancelled
 
 _RUNTIME_MARGIN_BYTES = 40 << 20
-"""What torch, numpy and ggml allocate while they run: ggml compiles nothing, unlike oneDNN."""
+"""What numpy and ggml allocate while they run: ggml compiles nothing, unlike oneDNN."""
 
 
 class GgmlBackend:
@@ -85,7 +83,6 @@ class GgmlBackend:
             done += num_bytes
             on_read(done, self.plan.resident_bytes)
 
-        torch.set_num_threads(1)  # what is left to torch is too small to be shared out
         self._compute = compute = Compute(self._ggml)
         self._scratch = Scratch(self._ggml)
         formats = []

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ import torch
 from engine.api import Message
 from engine.backends.offloaded_model import OffloadedModel
 from engine.chat.conversation import encode
+from engine.commands.bench.kl import float32_of, kl, log_softmax
 from engine.commands.task_outcome import OnTaskProgress, TaskOutcome
 from engine.commands.verify.whole_model import load_whole
 from engine.config import EXACT
@@ -53,7 +54,7 @@ def bench_divergence(
         )
     plan = engine.loaded.plan
     stored_bytes = plan.resident_bytes + plan.geometry.expert_bytes_total
-    require_free(2 * stored_bytes + 12 * num_tok * engine.loaded.vocabulary_tok, "Holding the model in float32,")
+    require_free(2 * stored_bytes + 8 * num_tok * engine.loaded.vocabulary_tok, "Holding the model in float32,")
     tokens = _text(engine, num_tok)
 
     def begin(stage: str, number: int) -> None:
@@ -63,7 +64,7 @@ def bench_divergence(
 
     with _every_core():
         begin("float32, by the library", 0)
-        exact = _log_probabilities(_library(engine, "float32", tokens, is_cancelled))
+        exact = [log_softmax(row) for row in _library(engine, "float32", tokens, is_cancelled)]
         found = {}
         for number, name in enumerate((_WHOLE, _STEPS, _OURS), 1):
             begin(name, number)
@@ -105,9 +106,9 @@ def _own(engine: OffloadedModel, tokens: list[int]) -> Iterator[np.ndarray]:
     engine.set_mode(EXACT)
     engine.decoder.cache.reset()
     try:
-        yield _float32(engine.decoder.prefill(tokens[:1], lambda done_tok: None))
+        yield float32_of(engine.decoder.prefill(tokens[:1], lambda done_tok: None))
         for logits in engine.decoder.force(tokens[1:]):
-            yield _float32(logits)
+            yield float32_of(logits)
     finally:
         engine.state.is_approx = was_approx
         engine.decoder.cache.reset()
@@ -121,40 +122,24 @@ def _library(
     try:
         with torch.inference_mode():
             if not by_token:
-                yield from map(_float32, whole(input_ids=torch.tensor([tokens])).logits[0])
+                yield from map(float32_of, whole(input_ids=torch.tensor([tokens])).logits[0])
                 return
             for token in tokens:
                 if is_cancelled():
                     raise WaitCancelled("Stopped.")
                 output = whole(input_ids=torch.tensor([[token]]), cache=cache, use_cache=True)
                 cache = output.cache
-                yield _float32(output.logits[0, -1])
+                yield float32_of(output.logits[0, -1])
     finally:
         del whole, cache
         gc.collect()
 
 
-def _float32(logits: Any) -> np.ndarray:
-    return logits.float().numpy() if isinstance(logits, torch.Tensor) else np.asarray(logits, np.float32)
-
-
-def _log_probabilities(rows: Iterator[np.ndarray]) -> np.ndarray:
-    """float32 [tokens, vocab]"""
-    return np.stack([_log_softmax(row) for row in rows])
-
-
-def _log_softmax(logits: np.ndarray) -> np.ndarray:
-    shifted = logits.astype(np.float64) - logits.max()
-    result: np.ndarray = (shifted - np.log(np.exp(shifted).sum())).astype(np.float32)
-    return result
-
-
-def _closeness(exact: np.ndarray, rows: Iterator[np.ndarray]) -> Closeness:
+def _closeness(exact: list[np.ndarray], rows: Iterator[np.ndarray]) -> Closeness:
     total = same = 0.0
     for reference, row in zip(exact, rows, strict=True):
-        theirs = _log_softmax(row).astype(np.float64)
-        total += float((np.exp(reference.astype(np.float64)) * (reference - theirs)).sum())
-        same += float(reference.argmax() == theirs.argmax())
+        total += kl(reference, log_softmax(row))
+        same += float(reference.argmax() == row.argmax())
     return Closeness(total / len(exact), same / len(exact))
 
 

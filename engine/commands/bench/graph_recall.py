@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from copy import deepcopy
 from typing import Any
 
 from engine.backends.ggml.lookahead import GgmlLookahead
@@ -17,8 +16,8 @@ from engine.lookahead.correction import MeanErrorCorrection
 class _LogitsRecall:
     """See RecallState."""
 
-    def __init__(self, num_experts: int, top_k: int, best: Callable[[Any], list[int]]) -> None:
-        self._best, self._correction = best, MeanErrorCorrection(num_experts, best, stride=1)
+    def __init__(self, top_k: int, best: Callable[[Any], list[int]]) -> None:
+        self._best, self._correction = best, MeanErrorCorrection(best, stride=1)
         self.plain, self.corrected = Recall(top_k), Recall(top_k)
 
     def add(self, predicted: Any, actual: Any, chosen: list[int]) -> None:
@@ -63,8 +62,7 @@ class RecallOfGraphs:
         for distance, predicted in self._waiting.pop(layer, ()):
             key = distance, layer
             if key not in self.recalls:
-                shape = at.geometry
-                self.recalls[key] = _LogitsRecall(shape.num_experts, shape.top_k, self._lookahead.best(layer))
+                self.recalls[key] = _LogitsRecall(at.geometry.top_k, self._lookahead.best(layer))
             self.recalls[key].add(predicted, actual, at.last_experts)
         for ahead in range(layer + 1, min(layer + 1 + self._farthest, len(self._engine.layers))):
-            self._waiting[ahead].append((ahead - layer, deepcopy(self._lookahead.logits_ahead(ahead))))
+            self._waiting[ahead].append((ahead - layer, self._lookahead.logits_ahead(ahead).copy()))

@@ -45,9 +45,7 @@ class _SourceRecall:
     def __init__(self, predictor: Predictor, top_k: int) -> None:
         ranking = predictor.ranking
         self._predictor = predictor
-        self._correction = (
-            MeanErrorCorrection(ranking.num_experts, ranking.best_of_logits, stride=1) if ranking else None
-        )
+        self._correction = MeanErrorCorrection(ranking.best_of_logits, stride=1) if ranking else None
         self.plain = Recall(top_k)
         self.corrected = Recall(top_k) if ranking else None
         """None where the router module itself predicts: it gives no logits to correct."""
