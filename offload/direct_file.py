@@ -83,6 +83,26 @@ class DirectFile:
                 self._without_direct(error)
         return self._read_buffered(offset, wanted)
 
+    def read_pages(self, offset: int, pages: memoryview, min_bytes: int) -> int:
+        """Fills whole pages of memory, from a page boundary on, with those of the file from `offset` on; returns how
+        many bytes came: at least `min_bytes`, and fewer than all where the file ends within them.
+
+        Raises EOFError where it ends before, saying how much is missing, and OSError.
+        """
+        done = 0
+        while done < min_bytes:
+            try:
+                num_bytes = os.preadv(self._fd, [pages[done:]], offset + done)
+            except OSError as error:
+                self._without_direct(error)
+                continue
+            done += num_bytes
+            if done < min_bytes and (num_bytes == 0 or num_bytes % PAGE_BYTES):
+                raise EOFError(f"the file ends {min_bytes - done} bytes too early")
+        if self.refusal is not None:
+            self._forget(offset, done)
+        return done
+
     def _read_direct(self, offset: int, buffers: Sequence[memoryview], spare: memoryview | None) -> int:
         needed = spare_bytes([len(buffer) for buffer in buffers])
         landing = _land(offset, buffers, spare if spare is not None and len(spare) >= needed else page_buffer(needed))
@@ -102,10 +122,14 @@ class DirectFile:
 
     def _read_buffered(self, offset: int, buffers: Sequence[memoryview]) -> int:
         num_bytes = read_fully(self._fd, offset, buffers)
+        self._forget(offset, num_bytes)
+        return num_bytes
+
+    def _forget(self, offset: int, num_bytes: int) -> None:
+        """Takes what was read out of the page cache."""
         if hasattr(os, "posix_fadvise") and num_bytes:
             first, end = offset // PAGE_BYTES * PAGE_BYTES, page_aligned_bytes(offset + num_bytes)
             os.posix_fadvise(self._fd, first, end - first, os.POSIX_FADV_DONTNEED)
-        return num_bytes
 
     def _without_direct(self, error: OSError) -> None:
         """Goes on without direct reads where that is what `error` asks for; raises it otherwise."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from offload.geometry import PAGE_BYTES, page_aligned_bytes, pool_bytes
-from offload.page_memory import advise_huge_pages
+from offload.page_memory import advise_huge_pages, zero_pages
 
 __all__ = ["SlotPool", "page_aligned_bytes"]
 
@@ -28,7 +28,7 @@ class SlotPool:
         self._total_bytes = pool_bytes(*shape)
         memory = torch.empty(self._total_bytes, dtype=torch.uint8)
         advise_huge_pages(memory.data_ptr(), self._total_bytes)
-        memory.fill_(0)
+        zero_pages(memory.data_ptr(), self._total_bytes)
         start = -memory.data_ptr() % PAGE_BYTES
         whole = memoryview(memory.numpy())  # type: ignore[arg-type]  # numpy's stubs know buffers from Python 3.12 on
         self._groups: list[range] = []

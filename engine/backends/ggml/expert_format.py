@@ -58,13 +58,14 @@ class GgmlFormat:
         hidden_dim = self.parts[0].shape[0]
         memory = self._memory = Memory(top_k * hidden_dim * 4 * 2 + hidden_dim * 4 + top_k * 4 + 4096)
         self._input_at, raw = memory.take(hidden_dim * 4)
-        self._input = torch.from_numpy(values(raw, np.float32, 1, hidden_dim))
+        self._input = values(raw, np.float32, 1, hidden_dim)
         self._ids_at, raw = memory.take(top_k * 4)
         self._ids = values(raw, np.int32, top_k)
         self._result_at, raw = memory.take(top_k * hidden_dim * 4)
-        self._result = torch.from_numpy(values(raw, np.float32, top_k, hidden_dim))
+        self._result = values(raw, np.float32, top_k, hidden_dim)
         _, raw = memory.take(top_k * hidden_dim * 4)
-        self._outputs = torch.from_numpy(values(raw, np.float32, top_k, hidden_dim))
+        self._gathered = values(raw, np.float32, top_k, hidden_dim)
+        self._outputs = torch.from_numpy(self._gathered)
         self._top_k = top_k
         self._builder: GraphBuilder | None = None
         self._graphs: list[int] = []
@@ -116,19 +117,16 @@ class GgmlFormat:
         numbers = [(address - self._base) // self._stride for address in weights]
         if min(numbers) < 0 or max(numbers) >= self._num_slots:
             raise ValueError(f"no slots of this layer: {numbers}")
-        self._input.copy_(hidden)
+        self._input[:] = hidden.numpy()
         self._ids[:count] = numbers
         self._compute.run(self._graphs[count - 1])
-        if count == self._top_k:
-            self._outputs.copy_(self._result)
-        else:
-            self._outputs[list(places)] = self._result[:count]
+        self._gathered[places] = self._result[:count]
 
     def compute_repeated(self, hidden: torch.Tensor, weights: int, places: Sequence[int]) -> None:
         """See ExpertFormat."""
         self.compute(hidden, [weights], places[:1])
         for place in places[1:]:
-            self._outputs[place] = self._outputs[places[0]]
+            self._gathered[place] = self._gathered[places[0]]
 
     def outputs(self, num_places: int) -> torch.Tensor:
         """See ExpertFormat."""
