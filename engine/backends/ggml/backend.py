@@ -138,7 +138,7 @@ class GgmlBackend:
             self._decode_scratch.close()
         self._decode_scratch = Scratch(self._ggml)
         self._decode_scratch.allocate(*(graph for each in self.loaded.formats for graph in each.graphs))
-        self.decoder.ask_next_in({layer for layer, ahead in enumerate(prefetching.targets) if layer + 1 in ahead})
+        self.decoder.ask_in_graphs(prefetching.targets)
 
     def unbind(self) -> None:
         """See Backend."""
