@@ -221,7 +221,8 @@ class MoeLayer:
         return self._format.bind(fetched.staged)
 
     def _by_expert(self, index: torch.Tensor) -> tuple[list[int], dict[int, torch.Tensor]]:
-        """(experts, most used first; expert -> its rows in the flat [tokens * k] routing).
+        """(experts, in the order of their numbers, as files have them; expert -> its rows in the flat [tokens * k]
+        routing).
 
         Sorted as the library sorts, which with several threads leaves an expert's rows in no order: a row's place in a
         product can decide its last bit.
@@ -229,5 +230,4 @@ class MoeLayer:
         sorted_ids, permutation = torch.sort(index.reshape(-1))
         experts, counts = torch.unique_consecutive(sorted_ids, return_counts=True)
         rows = dict(zip(experts.tolist(), permutation.split(counts.tolist()), strict=True))
-        known = [expert for expert in rows if expert < self.geometry.num_experts]
-        return sorted(known, key=lambda expert: -rows[expert].numel()), rows
+        return [expert for expert in rows if expert < self.geometry.num_experts], rows

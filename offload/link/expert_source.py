@@ -15,10 +15,12 @@ from offload.link.read_plan import Read, Span, followers, joined, plan_reads, sp
 from offload.page_memory import address_of, page_buffer
 from offload.regular_file import why
 
-__all__ = ["DIRECT", "ExpertSource", "FileSource", "PartSource", "RunSource", "Span", "bounce_bytes"]
+__all__ = ["CACHED", "DIRECT", "ExpertSource", "FileSource", "PartSource", "RunSource", "Span", "bounce_bytes"]
 
 DIRECT: Final = "direct"
 """What `FileSource.reads` says where no read goes through the page cache."""
+CACHED: Final = "through the page cache, where files so small may stay"
+"""What it says where they are meant to."""
 
 
 class ExpertSource(Protocol):
@@ -68,9 +70,12 @@ class FileSource:
     that begin on a page boundary, is not touched by the processor but for its ends; others are moved into place.
     """
 
-    def __init__(self, spans: Sequence[Sequence[tuple[Span, ...]]], *, may_fill_pages: bool = False) -> None:
+    def __init__(
+        self, spans: Sequence[Sequence[tuple[Span, ...]]], *, may_fill_pages: bool = False, is_cached: bool = False
+    ) -> None:
         """`spans[layer][expert]` are the runs that make up an expert, in any order. `may_fill_pages`: padding of a slot
         that shares a page with a span may be overwritten, which spares reads of their own for the ends of runs.
+        `is_cached`: files are read through the page cache and stay there.
 
         Raises ExpertReadError when a file cannot be opened, ValueError for a negative span.
         """
@@ -78,6 +83,7 @@ class FileSource:
         self._pages = [[whole_pages(expert) if may_fill_pages else () for expert in layer] for layer in self._reads]
         self._followers = [followers(layer) for layer in self._reads]
         self._files: dict[str, DirectFile] = {}
+        self._is_cached = is_cached
         every = [expert for layer in self._reads for expert in layer]
         self.bounce_bytes_per_thread = spare_bytes_of(every)
         """Memory that each thread which reads takes beside slots, for the pages at the ends of runs."""
@@ -92,7 +98,9 @@ class FileSource:
 
     @property
     def reads(self) -> str:
-        """How files are read, for a person: `direct`, or `buffered` with the reason."""
+        """How files are read, for a person: `direct`, `CACHED`, or `buffered` with the reason."""
+        if self._is_cached:
+            return CACHED
         files = self._files.items()
         refused = [f"{path}: {file.refusal}" for path, file in files if file.refusal is not None]
         if not refused:
@@ -169,7 +177,7 @@ class FileSource:
 
     def _open(self, path: str) -> None:
         try:
-            self._files[path] = DirectFile(path)
+            self._files[path] = DirectFile(path, is_cached=self._is_cached)
             self._files[path].probe()
         except OSError as error:
             hint = "Check that the checkpoint folder is still there and readable, then load the model again."

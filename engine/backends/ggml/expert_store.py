@@ -68,11 +68,12 @@ def reading_bytes(spec: ModelSpec) -> int:
 class GgmlExpertStore:
     """An ExpertStore over a model's files."""
 
-    def __init__(self, spec: ModelSpec) -> None:
-        """Opens the files. Raises ExpertReadError when one cannot be opened."""
+    def __init__(self, spec: ModelSpec, is_cached: bool) -> None:
+        """Opens the files, which `is_cached` leaves in the page cache. Raises ExpertReadError when one cannot be
+        opened."""
         self._num_layers = len(spec.moe_layers)
         spans = [expert_spans(spec.layers[number]) for number in spec.moe_layers]
-        self._files = FileSource(spans, may_fill_pages=True)
+        self._files = FileSource(spans, may_fill_pages=True, is_cached=is_cached)
 
     @property
     def reads(self) -> str:

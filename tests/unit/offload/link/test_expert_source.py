@@ -2,11 +2,13 @@
 
 import os
 import random
+import sys
 
 import pytest
 
+from offload import page_cache
 from offload.errors import ExpertReadError
-from offload.link.expert_source import FileSource, Span, bounce_bytes
+from offload.link.expert_source import CACHED, FileSource, Span, bounce_bytes
 from offload.link.slot_pool import SlotPool
 
 
@@ -133,6 +135,18 @@ def test_it_says_how_it_reads_and_what_that_takes(shard, tmp_path, monkeypatch):
     source = FileSource(spans)
     assert source.reads == f"buffered ({shard}: this system has no O_DIRECT)"
     assert read(source, 109)[1] == bytes([*range(7), *bytes(93), *range(7, 16)])
+    source.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the page cache is asked about by mincore")
+def test_files_that_may_stay_in_the_page_cache_do(tmp_path):
+    path, content = tmp_path / "weights", random.Random(9).randbytes(65_536)
+    path.write_bytes(content)
+    source = FileSource([[(Span(str(path), 4096, 8192, 0), Span(str(path), 20_000, 100, 8192))]], is_cached=True)
+    page_cache.drop(path)
+    assert read(source, 8292) == (8292, content[4096:12_288] + content[20_000:20_100])
+    assert source.reads == CACHED
+    assert page_cache.cached_bytes(path) >= 8192
     source.close()
 
 
