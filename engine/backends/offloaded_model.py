@@ -91,7 +91,8 @@ class OffloadedModel:
         has_layer_staging = self.budget.has_layer_staging if config.prefill == AUTO else config.prefill == FULL_LAYER
         loaded, geometry = self.loaded, self.loaded.plan.geometry
         runtime = self._runtime = ExpertRuntime(
-            config, geometry, loaded.store, slots_per_layer, has_layer_staging, self.tuned.weights
+            *(config, geometry, loaded.store, slots_per_layer, has_layer_staging),
+            *(loaded.plan.staging_slots, self.tuned.weights),
         )
         backend = self.backend
         runtime.connect(

@@ -16,6 +16,11 @@ from offload.budget import BudgetPlan
 from offload.errors import WaitCancelled
 from offload.geometry import Geometry
 
+_CACHED = (
+    "its files are small: they are read through the page cache and may stay there, outside this plan, until the system "
+    "needs the memory (with --memory they do not)"
+)
+
 
 def plan_model(config: EngineConfig, folder: Path, is_cancelled: Callable[[], bool]) -> TaskOutcome:
     """The plan, from configuration and headers; reads no weight. Raises what loading raises before its first weight,
@@ -51,6 +56,7 @@ def _outcome(
         "expert_bytes_total": geometry.expert_bytes_total,
         "prediction": prediction,
         "back_end": runs_on,
+        "keeps_files_cached": budget.keeps_files_cached,
     }
     widest = max(layer.num_experts for layer in geometry.layers)
     rows = (*budget.parts, ("left over", budget.headroom_bytes), ("budget", budget.budget_bytes))
@@ -64,6 +70,7 @@ def _outcome(
             f"{geometry.num_layers} MoE layers, {slots_in_words(budget.slots_per_layer)} slots for {widest} experts "
             f"each ({budget.residency_rate:.0%} of {format_bytes(geometry.expert_bytes_total)})",
             f"context {budget.context_tok} tokens, {chunks_in_words(config, budget)}",
+            *([_CACHED] if budget.keeps_files_cached else []),
             f"prediction: {prediction}",
             *(f"  {move}" for move in budget.slot_moves),
         ),

@@ -15,7 +15,6 @@ from engine.experts.prefill import ExpertPrefill, LayerPrefill, RingPrefill
 from engine.experts.routing_tap import RoutingTap
 from engine.experts.step_state import StepState
 from engine.lookahead.prefetching import Forecaster, Prefetching
-from engine.plan.budget import STAGING_SLOTS
 from offload.geometry import Geometry
 from offload.link.expert_source import ExpertSource
 from offload.link.link import Link
@@ -46,13 +45,16 @@ class ExpertRuntime:
         source: ExpertSource,
         slots_per_layer: Sequence[int],
         has_layer_staging: bool,
+        staging_slots: int,
         weights: HistoryWeights | None = None,
     ) -> None:
         """Allocates and touches the slots, and starts the link's threads.
 
-        `weights`: of history eviction; None: its defaults. Raises RuntimeError when the system refuses the memory.
+        `staging_slots`: of prefill's ring, where layers are not staged. `weights`: of history eviction; None: its
+        defaults. Raises RuntimeError when the system refuses the memory.
         """
         self._config, self._geometry, self._has_layer_staging = config, geometry, has_layer_staging
+        self._staging_slots = staging_slots
         self.layers: list[MoeLayer] = []
         self.pool = SlotPool(slots_per_layer, [layer.expert_bytes for layer in geometry.layers])
         self.link = Link(source, config.link_threads, config.link_bytes_per_s)
@@ -106,7 +108,7 @@ class ExpertRuntime:
         if self._has_layer_staging:
             staging = LayerStaging(self._geometry, self.link)
             return LayerPrefill(self.cache, staging, self._geometry, state.is_cancelled)
-        ring = StagingRing(STAGING_SLOTS, self._geometry.largest_expert_bytes, self.link)
+        ring = StagingRing(self._staging_slots, self._geometry.largest_expert_bytes, self.link)
         return RingPrefill(self.cache, ring, self._geometry, state.is_cancelled)
 
     def close(self) -> None:

@@ -216,7 +216,7 @@ class MoeLayer:
         return self._format.bind(fetched.staged)
 
     def _by_expert(self, index: Array) -> tuple[list[int], dict[int, Array]]:
-        """(experts, most used first; expert -> its rows in the flat [tokens * k] routing)."""
+        """(experts, in the order of their numbers, as files have them; expert -> its rows in the flat [tokens * k]
+        routing)."""
         rows = self._format.by_expert(index)
-        known = [expert for expert in rows if expert < self.geometry.num_experts]
-        return sorted(known, key=lambda expert: -len(rows[expert])), rows
+        return [expert for expert in rows if expert < self.geometry.num_experts], rows

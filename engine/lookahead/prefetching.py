@@ -116,16 +116,18 @@ class Prefetching:
             return
         self.predictions.pop(layer + 1, None)
         window = self._window_at(layer, leases) if self._prefetcher.needs_window else None
-        wanted = self._prefetcher.plan(self._forecasts(layer, targets), window)
+        asked: list[int] = []
+        wanted = self._prefetcher.plan(self._forecasts(layer, targets, asked), window)
         self._last_depth = len(wanted)
-        for ahead in targets:
+        for ahead in asked:
             chosen = [expert for target, expert in wanted if target == ahead]
-            if chosen:
+            if chosen or self._cache.num_loading(ahead):  # what was wrongly predicted before is given up
                 self._cache.prefetch(ahead, chosen, self._expected[ahead])
 
-    def _forecasts(self, layer: int, targets: Sequence[int]) -> Iterator[Forecast]:
-        """The forecasts of the layers ahead, each predicted when the prefetcher asks for it."""
+    def _forecasts(self, layer: int, targets: Sequence[int], asked: list[int]) -> Iterator[Forecast]:
+        """The forecasts of the layers ahead, each predicted and added to `asked` when the prefetcher asks for it."""
         for ahead in targets:
+            asked.append(ahead)
             predicted = self._expected[ahead] = list(dict.fromkeys(self._lookahead.predict(layer, ahead)))
             if ahead == layer + 1:
                 self.predictions[ahead] = predicted

@@ -19,8 +19,6 @@ from offload.geometry import Geometry
 from offload.nonuniform_budget import with_moved_slots
 from offload.policies.slot_planning.curve import HitRateCurve, mean_curves
 
-STAGING_SLOTS = 3
-"""Of prefill's staging ring."""
 _MIN_CHUNK_TOK = 32
 _MAX_WORKSPACE_SHARE = 0.125
 """Of the budget: where the workspace takes more, shorter chunks are tried."""
@@ -110,13 +108,20 @@ def _uniform_budget(config: EngineConfig, plan: ModelPlan, needs: ChunkNeeds, ch
             workspace_bytes=needs.workspace.fixed_bytes + _conversion_bytes(config, plan),
             workspace_bytes_per_tok=needs.workspace.bytes_per_tok,
             chunk_tok=chunk_tok,
-            staging_slots=STAGING_SLOTS,
+            staging_slots=plan.staging_slots,
             context_tok=config.context_tok,
             model_context_tok=plan.model_context_tok,
             available_bytes=machine.available_bytes(),
-            layer_staging=None if config.prefill == AUTO else config.prefill == FULL_LAYER,
+            layer_staging=_layer_staging(config, plan),
         )
     )
+
+
+def _layer_staging(config: EngineConfig, plan: ModelPlan) -> bool | None:
+    """As BudgetRequest has it; None: decided by what it takes."""
+    if config.prefill == AUTO:
+        return None if plan.may_stage_layers else False
+    return config.prefill == FULL_LAYER
 
 
 def _conversion_bytes(config: EngineConfig, plan: ModelPlan) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from offload.geometry import PAGE_BYTES, page_aligned_bytes, pool_bytes
-from offload.page_memory import advise_huge_pages
+from offload.page_memory import advise_huge_pages, zero_pages
 
 __all__ = ["SlotPool", "page_aligned_bytes"]
 
@@ -30,7 +30,7 @@ class SlotPool:
         memory = np.empty(self._total_bytes, dtype=np.uint8)
         address = int(memory.ctypes.data)
         advise_huge_pages(address, self._total_bytes)
-        memory.fill(0)
+        zero_pages(address, self._total_bytes)
         start = -address % PAGE_BYTES
         whole = memoryview(memory)  # type: ignore[arg-type]  # numpy's stubs know buffers from Python 3.12 on
         self._groups: list[range] = []

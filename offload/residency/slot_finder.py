@@ -36,12 +36,12 @@ class SlotFinder:
         if not num_victims:
             return found
         excluded = group.locked_slots()
-        excluded.update(state.slot_of[expert] for expert in protected)
-        candidates = {slot: occupant for slot, occupant in group.occupants.items() if slot not in excluded}
-        num_victims = min(num_victims, len(candidates))
+        excluded.update(map(state.slot_of.__getitem__, protected))
+        slots = [slot for slot in group.occupants if slot not in excluded]
+        num_victims = min(num_victims, len(slots))
         if num_victims:
-            slots = list(candidates)
-            victims = self._eviction.victims(list(candidates.values()), num_victims, scores, state.layer)
+            candidates = list(map(group.occupants.__getitem__, slots))
+            victims = self._eviction.victims(candidates, num_victims, scores, state.layer)
             found += [slots[victim] for victim in victims]
         return found
 

@@ -29,6 +29,9 @@ from engine.plan.model_plan import ChunkNeeds, ModelPlan
 from offload.budget import BudgetPlan
 from offload.errors import WaitCancelled
 
+_STAGING_SLOTS = 16
+"""A prompt's experts are fetched once, in the file's order: a ring that reads several at once, and into the next layer,
+is as quick as two buffers of a layer, whose bytes are worth more as slots."""
 _RUNTIME_MARGIN_BYTES = 40 << 20
 """What numpy and ggml allocate while they run: ggml compiles nothing, unlike oneDNN."""
 
@@ -53,6 +56,8 @@ class GgmlBackend:
             resident_bytes=self._weights.num_bytes,
             conversion_bytes=reading_bytes(spec),
             model_context_tok=spec.context_tok,
+            staging_slots=_STAGING_SLOTS,
+            may_stage_layers=False,
             runtime_margin_bytes=_RUNTIME_MARGIN_BYTES,
         )
         self._compute: Compute | None = None
@@ -91,7 +96,8 @@ class GgmlBackend:
             formats.append(
                 GgmlFormat(self._ggml, compute, self._scratch, sample, layout.offsets, layout.slot_bytes, spec.top_k)
             )
-        self.loaded = LoadedGgmlModel(self._files, spec, formats, GgmlExpertStore(spec), self.plan)
+        store = GgmlExpertStore(spec, budget.keeps_files_cached)
+        self.loaded = LoadedGgmlModel(self._files, spec, formats, store, self.plan)
         check_tokenizer(self.loaded.tokenizer)
         self._weights.load(count)
 
@@ -136,7 +142,7 @@ class GgmlBackend:
             self._decode_scratch.close()
         self._decode_scratch = Scratch(self._ggml)
         self._decode_scratch.allocate(*(graph for each in self.loaded.formats for graph in each.graphs))
-        self.decoder.ask_next_in({layer for layer, ahead in enumerate(prefetching.targets) if layer + 1 in ahead})
+        self.decoder.ask_in_graphs(prefetching.targets)
 
     def unbind(self) -> None:
         """See Backend."""

@@ -17,7 +17,7 @@ from engine.backends.ggml.graph import GraphBuilder
 from engine.backends.ggml.kv_cache import KvCache, capacity_tok
 from engine.backends.ggml.layer_graph import MAX_TENSORS, Addresses, LayerGraphBuilder, Place
 from engine.backends.ggml.library import Ggml
-from engine.backends.ggml.lookahead import GgmlLookahead
+from engine.backends.ggml.lookahead import MAX_AHEAD, GgmlLookahead
 from engine.backends.ggml.memory import Memory, values
 from engine.backends.ggml.model_spec import ModelSpec
 from engine.backends.ggml.prompt_states import PromptStates, num_experts_of
@@ -71,10 +71,14 @@ class GgmlDecoder(DecodeLoop):
         self._prompt: PromptStates | None = None
         capacity, experts = capacity_tok(self._context_tok), num_experts_of(spec)
         memory = self._fixed = Memory(
-            4 * experts + 12 * chunk_tok + 2 * capacity * (chunk_tok + 1) + 4 * spec.vocabulary_tok + 4096
+            (MAX_AHEAD + 1) * (4 * experts + 64)
+            + 12 * chunk_tok
+            + 2 * capacity * (chunk_tok + 1)
+            + 4 * spec.vocabulary_tok
+            + 4096
         )
-        self._next_at, raw = memory.take(4 * experts)
-        self._next_logits = values(raw, np.float32, 1, experts)
+        self._next_at, raw = memory.take(4 * experts * (MAX_AHEAD + 1))
+        self._next_logits = values(raw, np.float32, MAX_AHEAD + 1, experts)
         self._positions_at, raw = memory.take(4 * chunk_tok)
         self._positions = values(raw, np.int32, chunk_tok)
         self._rows_at, raw = memory.take(8 * chunk_tok)
@@ -88,9 +92,9 @@ class GgmlDecoder(DecodeLoop):
 
     # -- decode -------------------------------------------------------------------------------------------------------
 
-    def ask_next_in(self, moe_layers: set[int]) -> None:
-        """These MoE layers ask the next one's router in their own graph."""
-        self.lookahead.in_graph = moe_layers
+    def ask_in_graphs(self, targets: Sequence[Sequence[int]]) -> None:
+        """Each MoE layer asks the routers of its `targets`, later MoE layers, in its own graph."""
+        self.lookahead.in_graph = {layer: list(ahead[:MAX_AHEAD]) for layer, ahead in enumerate(targets)}
         self._drop_step_graphs()
 
     def step(self, token: int) -> np.ndarray:
@@ -156,7 +160,7 @@ class GgmlDecoder(DecodeLoop):
         moe_layers = self._spec.moe_layers
         for number in range(num_layers):
             moe = self._moe_number.get(number)
-            ahead = moe_layers[moe + 1] if moe is not None and moe in self.lookahead.in_graph else None
+            ahead = [moe_layers[target] for target in self.lookahead.in_graph.get(moe, [])] if moe is not None else []
             self._step_graphs.append(self._graphs.layer(builder, number, at, 1, padded, ahead))
         self._head_graph = self._graphs.head(builder, self._token.residual_at, self._logits_at)
         self._ahead_graphs = {
@@ -264,7 +268,7 @@ class GgmlDecoder(DecodeLoop):
             residual=states.residual_at + first * hidden,
             normed=states.normed_at + first * hidden,
             logits=states.logits_at + first * experts,
-            next_logits=self._next_at,
+            next_logits=tuple(self._next_at + 4 * num_experts_of(self._spec) * row for row in range(MAX_AHEAD + 1)),
             positions=self._positions_at,
             rows=self._rows_at,
             mask=mask,

@@ -65,7 +65,7 @@ class GgmlFormat:
         self._result_at, raw = memory.take(top_k * hidden_dim * 4)
         self._result = values(raw, np.float32, top_k, hidden_dim)
         _, raw = memory.take(top_k * hidden_dim * 4)
-        self._outputs = values(raw, np.float32, top_k, hidden_dim)
+        self._gathered = values(raw, np.float32, top_k, hidden_dim)
         self._summed = np.zeros((1, hidden_dim), np.float32)
         self._weighted = np.zeros(hidden_dim, np.float32)
         self._top_k = top_k
@@ -122,20 +122,17 @@ class GgmlFormat:
         self._input[:] = hidden
         self._ids[:count] = numbers
         self._compute.run(self._graphs[count - 1])
-        if count == self._top_k:
-            self._outputs[:] = self._result
-        else:
-            self._outputs[list(places)] = self._result[:count]
+        self._gathered[places] = self._result[:count]
 
     def compute_repeated(self, hidden: np.ndarray, weights: int, places: Sequence[int]) -> None:
         """See ExpertFormat."""
         self.compute(hidden, [weights], places[:1])
         for place in places[1:]:
-            self._outputs[place] = self._outputs[places[0]]
+            self._gathered[place] = self._gathered[places[0]]
 
     def combined(self, hidden: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """See ExpertFormat. One row after the other, so that the sum has one order."""
-        outputs, summed = self._outputs, self._summed
+        outputs, summed = self._gathered, self._summed
         np.multiply(outputs[0], weights[0, 0], out=summed[0])
         for place in range(1, weights.shape[1]):
             np.multiply(outputs[place], weights[0, place], out=self._weighted)

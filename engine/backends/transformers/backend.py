@@ -56,7 +56,9 @@ class TransformersBackend:
         check_tokenizer: Callable[[Any], None],
     ) -> None:
         """See Backend."""
-        self.loaded: LoadedModel = load_model(self._inspected, on_read, is_cancelled, check_tokenizer)
+        self.loaded: LoadedModel = load_model(
+            self._inspected, on_read, is_cancelled, check_tokenizer, budget.keeps_files_cached
+        )
         del self._inspected, self.needs_of  # and with them the model on the meta device
 
     def prepare(self, budget: BudgetPlan, state: StepState) -> None:

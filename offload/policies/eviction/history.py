@@ -92,6 +92,10 @@ class HistoryEviction:
         self, candidates: Sequence[tuple[int, int]], num_victims: int, scores: np.ndarray | None, layer: int
     ) -> list[int]:
         """See EvictionPolicy."""
+        if len({at for at, _ in candidates}) == 1:  # as good as always
+            at, experts = candidates[0][0], [expert for _, expert in candidates]
+            ranks = list(zip(self._worth(at, experts, scores if at == layer else None), experts, strict=True))
+            return lowest_ranked(ranks, num_victims)
         worth: dict[tuple[int, int], float] = {}
         for at in {at for at, _ in candidates}:
             experts = [expert for of, expert in candidates if of == at]
