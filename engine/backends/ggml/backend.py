@@ -93,9 +93,7 @@ class GgmlBackend:
         formats = []
         for number in spec.moe_layers:
             layout, sample = slot_layout(spec.layers[number]), spec.layers[number].experts[0]
-            formats.append(
-                GgmlFormat(self._ggml, compute, self._scratch, sample, layout.offsets, layout.slot_bytes, spec.top_k)
-            )
+            formats.append(GgmlFormat(self._ggml, compute, self._scratch, sample, layout, spec.top_k, spec.activation))
         store = GgmlExpertStore(spec, budget.keeps_files_cached)
         self.loaded = LoadedGgmlModel(self._files, spec, formats, store, self.plan)
         check_tokenizer(self.loaded.tokenizer)
@@ -117,7 +115,7 @@ class GgmlBackend:
         self.taps: Sequence[LogitsTap] = self.decoder.taps
 
     def _routing(self, number: int) -> Routing:
-        bias = self._spec.layers[number].router_bias
+        bias = self._spec.layers[number].correction_bias
         return Routing(self._spec.router, self._spec.top_k, None if bias is None else self._weights.float32(bias))
 
     def _place(self, weight: StoredWeight) -> tuple[int, int]:

@@ -249,7 +249,7 @@ class GgmlDecoder(DecodeLoop):
         count = self._chunk_tok
         past_tok = min(past_tok, self._context_tok - count)
         states = PromptStates(self._spec, count)
-        for number in {0, len(self._spec.layers) - 1}:
+        for number in self._spec.layer_kinds():
             self._chunk(number, states, 0, count, past_tok)
         self.cache.reset()
         return past_tok + count

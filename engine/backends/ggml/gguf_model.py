@@ -94,7 +94,7 @@ def _stored_model(file: GgufFile, given: Mapping[str, object]) -> StoredModel:
     weights = {tensor.name: _weight(tensor) for tensor in file.tensors.values()}
     if "token_embd.weight" in weights and len(weights["token_embd.weight"].shape) == 2:
         numbers.setdefault("vocab_size", weights["token_embd.weight"].shape[1])
-    return StoredModel(file.path.name, file.architecture, numbers, weights)
+    return StoredModel(file.path.name, file.architecture, numbers, weights, is_converted=True)
 
 
 def _weight(tensor: GgufTensor) -> StoredWeight:

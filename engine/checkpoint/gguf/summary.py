@@ -13,6 +13,7 @@ from engine.errors import UnsupportedModelError
 from offload.bounded_json import shown
 
 _MAX_COUNT = 1 << 20
+_WITH_OR_WITHOUT_EXPERTS: Final = "llama"
 _TOKENS: Final = "tokenizer.ggml.tokens"
 
 
@@ -60,9 +61,10 @@ def require_runnable(file: GgufFile, has_tokenizer: bool = False) -> None:
 
 def problem_of(file: GgufFile, has_tokenizer: bool = False) -> str:
     """Why no family runs it; empty: one may. `has_tokenizer`: one was given beside the file."""
-    if file.architecture not in GGUF_FAMILIES:
-        if file.metadata.get(f"{file.architecture}.expert_count", 0) == 0:
-            return DENSE
+    is_known, may_be_dense = file.architecture in GGUF_FAMILIES, file.architecture == _WITH_OR_WITHOUT_EXPERTS
+    if (may_be_dense or not is_known) and file.metadata.get(f"{file.architecture}.expert_count", 0) == 0:
+        return DENSE
+    if not is_known:
         return f"no GGUF family runs the architecture {shown(file.architecture)}"
     unknown = next((tensor for tensor in file.tensors.values() if not tensor.is_known), None)
     if unknown is not None:
