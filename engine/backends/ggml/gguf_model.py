@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from engine.backends.ggml.families.stored_model import StoredModel
-from engine.backends.ggml.model_spec import StoredWeight
 from engine.backends.ggml.number_formats import formats_in_words
+from engine.backends.ggml.stored_gguf import stored_model
 from engine.backends.ggml.tensor_types import BF16, F16, F32
 from engine.backends.ggml.weights import to_float32
 from engine.backends.tokenizers.gguf_tokenizer import GgufTokenizer, read_tokenizer
 from engine.checkpoint.file_bytes import read_file
-from engine.checkpoint.gguf.header import GgufFile, GgufTensor, read_gguf
+from engine.checkpoint.gguf.header import GgufTensor, read_gguf
 from engine.checkpoint.gguf.metadata import Metadata
 from engine.checkpoint.gguf.summary import require_runnable
 from engine.sampling.defaults import ModelDefaults
@@ -33,7 +31,7 @@ class GgufFiles:
         self.path, self._file = path, read_gguf(path)
         require_runnable(self._file)
         self.model_type = self._file.architecture
-        self.stored = _stored_model(self._file)
+        self.stored = stored_model(self._file)
         self.number_format = formats_in_words(self.stored)
         self._tokenizer: GgufTokenizer | None = None
 
@@ -64,25 +62,6 @@ class GgufFiles:
             if not _is_finite(tensor):
                 damaged.append(tensor.name)
         return damaged
-
-
-def _stored_model(file: GgufFile) -> StoredModel:
-    prefix = f"{file.architecture}."
-    numbers: dict[str, object] = {
-        key.removeprefix(prefix): tuple(value) if isinstance(value, array) else value
-        for key, value in file.metadata.items()
-        if key.startswith(prefix)
-    }
-    weights = {tensor.name: _weight(tensor) for tensor in file.tensors.values()}
-    if "token_embd.weight" in weights and len(weights["token_embd.weight"].shape) == 2:
-        numbers.setdefault("vocab_size", weights["token_embd.weight"].shape[1])
-    return StoredModel(file.path.name, file.architecture, numbers, weights)
-
-
-def _weight(tensor: GgufTensor) -> StoredWeight:
-    return StoredWeight(
-        tensor.name, tensor.type_id, tensor.shape, str(tensor.path), tensor.file_offset, tensor.num_bytes
-    )
 
 
 def _is_finite(tensor: GgufTensor) -> bool:

@@ -24,10 +24,9 @@ class StoredWeight(NamedTuple):
 
     def matrix(self, number: int) -> StoredWeight:
         """One matrix of a stack [in, out, count]."""
-        part_bytes = self.num_bytes // self.shape[2]
-        return self._replace(
-            shape=self.shape[:2], file_offset=self.file_offset + number * part_bytes, num_bytes=part_bytes
-        )
+        name, type_id, shape, path, file_offset, num_bytes = self
+        part_bytes = num_bytes // shape[2]
+        return StoredWeight(name, type_id, shape[:2], path, file_offset + number * part_bytes, part_bytes)
 
 
 class ExpertWeights(NamedTuple):

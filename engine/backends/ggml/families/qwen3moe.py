@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.backends.ggml.families.shared_parts import read_attention, read_ends, read_sizes
+from engine.backends.ggml.families.shared_parts import MAX_DIM, read_attention, read_ends, read_sizes
 from engine.backends.ggml.families.stored_model import StoredModel
 from engine.backends.ggml.model_spec import SOFTMAX, LayerWeights, ModelSpec, RouterSpec
 
@@ -15,7 +15,7 @@ from engine.backends.ggml.model_spec import SOFTMAX, LayerWeights, ModelSpec, Ro
 def read_spec(model: StoredModel) -> ModelSpec:
     """Raises CheckpointError and UnsupportedModelError."""
     sizes = read_sizes(model)
-    model.require("feed_forward_length", *range(1 << 20))  # of dense layers, which the family does not have
+    model.integer("feed_forward_length", 0, MAX_DIM, default=0)  # of dense layers, which the family does not have
     normalises = model.flag("expert_weights_norm", True)
     scale = model.number("expert_weights_scale", 0, 1e6, default=1.0) or 1.0
     layers = []
