@@ -73,11 +73,15 @@ class ConfiguredApp(App[None]):
             self.push_screen(screen)
 
     def action_help(self) -> None:
-        """Keys and words."""
+        """Keys and words; those of a panel first where one has the focus or the whole screen."""
         from app.ui.screens.help import HelpScreen
+        from app.ui.widgets.panel import Maximisable
 
         if not isinstance(self.screen, HelpScreen):
-            self.push_screen(HelpScreen(self.key_map))
+            around = self.focused.ancestors_with_self if self.focused else ()
+            panel = next((widget for widget in around if isinstance(widget, Maximisable)), None)
+            maximised = self.screen.query(Maximisable).filter(".-maximised")
+            self.push_screen(HelpScreen(self.key_map, panel or (maximised.first() if maximised else None)))
 
     def action_show_configuration(self) -> None:
         """What the engine runs with."""

@@ -17,15 +17,17 @@ from engine.plan import machine
 from offload.budget import BudgetRequest, plan_budget
 from offload.errors import BudgetError
 
-_RUNTIME_BYTES: Final = 420 << 20
+_RUNTIME_BYTES: Final = 330 << 20
 """What the engine's process holds with its libraries, before a model."""
 _STAGING_SLOTS: Final = 3
-_WORKSPACE_BYTES: Final = 48 << 20
+_WORKSPACE_BYTES: Final = 32 << 20
+"""Of a forward, beside what follows from shapes."""
 _READING_BYTES: Final = 64 << 10
 """Of each link thread, for the ends of its reads."""
 _CHUNK_TOK: Final = 64
 """Of prompts, as the plan takes it where memory is scarce."""
 _KV_VALUE_BYTES: Final = 2
+_KV_PADDING_TOK: Final = 256
 
 
 def costs_of(spec: ModelSpec, config: EngineConfig) -> Costs:
@@ -51,14 +53,15 @@ def _request(spec: ModelSpec, config: EngineConfig) -> BudgetRequest:
     hidden, vocabulary = spec.hidden_dim, spec.vocabulary_tok
     num_experts = max(len(layer.experts) for layer in spec.layers)
     prompt_per_tok = 4 * (2 * hidden + num_experts) + 4 * hidden + 24 * spec.top_k
+    kv_per_tok = len(spec.layers) * 2 * spec.num_kv_heads * spec.head_dim * _KV_VALUE_BYTES
     return BudgetRequest(
         geometry=geometry_of(spec),
         memory_bytes=config.memory_bytes,
         residency=config.residency,
         runtime_bytes=_RUNTIME_BYTES,
         resident_bytes=sum(weight.num_bytes for weight in spec.resident().values()),
-        kv_bytes_per_tok=len(spec.layers) * 2 * spec.num_kv_heads * spec.head_dim * _KV_VALUE_BYTES,
-        kv_fixed_bytes=0,
+        kv_bytes_per_tok=kv_per_tok,
+        kv_fixed_bytes=_KV_PADDING_TOK * kv_per_tok,
         workspace_bytes=_WORKSPACE_BYTES
         + 12 * vocabulary
         + 4 * _CHUNK_TOK * 8 * max(hidden, spec.num_heads * spec.head_dim)

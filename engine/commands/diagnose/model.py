@@ -11,6 +11,7 @@ from engine.backends.tokenizers.gguf_tokenizer import read_tokenizer
 from engine.backends.transformers.config_and_tokenizer import load_tokenizer
 from engine.chat.chat_template import ChatTemplate
 from engine.chat.thinking_switch import find_choices
+from engine.checkpoint.architectures import ANOTHER_MODEL
 from engine.checkpoint.gguf.header import read_gguf
 from engine.checkpoint.gguf.location import is_gguf
 from engine.checkpoint.gguf.metadata import Metadata
@@ -63,7 +64,7 @@ class ModelExamination:
         entry = describe_model(self._folder, self._config)
         if not entry.is_supported:
             self._folder = None if entry.total_bytes is None else self._folder
-            return Check("model", FAIL, f"{name}: {entry.reason}", "Pick another model; see the README.")
+            return Check("model", FAIL, f"{name}: {entry.reason}", ANOTHER_MODEL)
         shape = f"{entry.num_layers} layers, {entry.num_experts} experts, {entry.top_k} a token"
         formats = f", {entry.formats}" if entry.formats else ""
         least = f"; a budget from about {format_bytes(entry.costs.least_bytes)} on" if entry.costs else ""
