@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -67,6 +67,26 @@ class SlotPool:
         """The group a slot belongs to."""
         return self._group_of[slot]
 
+    def memories(self, slots: range) -> Mapping[int, memoryview]:
+        """Some slots by their numbers, without a dictionary of them."""
+        return _SlotMemories(self._memories, slots)
+
     def memory(self, slot: int) -> memoryview:
         """The slot's bytes, writable: always the same object."""
         return self._memories[slot]
+
+
+class _SlotMemories(Mapping[int, memoryview]):
+    def __init__(self, memories: Sequence[memoryview], slots: range) -> None:
+        self._memories, self._slots = memories, slots
+
+    def __getitem__(self, slot: int) -> memoryview:
+        if slot not in self._slots:
+            raise KeyError(slot)
+        return self._memories[slot]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._slots)
+
+    def __len__(self) -> int:
+        return len(self._slots)

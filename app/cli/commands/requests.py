@@ -16,6 +16,7 @@ from engine.api import (
     BenchPolicies,
     BenchPrediction,
     BenchPrefill,
+    BenchStrategies,
     BuildProfile,
     DeleteProfile,
     Plan,
@@ -63,6 +64,9 @@ def _bench(arguments: argparse.Namespace, config: EngineConfig) -> Bench | Bench
         case "policies":
             links = arguments.links or ("A" if is_quick else "A,B,own")
             return BenchPolicies(_REQUEST_ID, is_quick, tuple(links.split(",")))
+        case "strategies":
+            links = arguments.links or ("A" if is_quick else "A,own")
+            return BenchStrategies(_REQUEST_ID, is_quick, tuple(links.split(",")))
         case "prediction":
             return BenchPrediction(_REQUEST_ID, is_quick)
         case "divergence":
@@ -105,6 +109,7 @@ def _profile(arguments: argparse.Namespace) -> Profiling:
         prompts_path=prompts,
         num_prompts=arguments.max_prompts,
         num_new_tok=arguments.tokens,
+        has_predictor=arguments.predictor,
     )
 
 

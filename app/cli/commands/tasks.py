@@ -29,6 +29,7 @@ from engine.api import (
     BenchPolicies,
     BenchPrediction,
     BenchPrefill,
+    BenchStrategies,
     Plan,
     ResetEviction,
     TuneEviction,
@@ -45,6 +46,7 @@ _MEASURES = (
     BenchPolicies,
     BenchPrediction,
     BenchPrefill,
+    BenchStrategies,
     TuneEviction,
 )
 """What is measured depends on the settings: they are told with it."""

@@ -140,7 +140,7 @@ class GgmlBackend:
             self._decode_scratch.close()
         self._decode_scratch = Scratch(self._ggml)
         self._decode_scratch.allocate(*(graph for each in self.loaded.formats for graph in each.graphs))
-        self.decoder.ask_in_graphs(prefetching.targets)
+        self.decoder.ask_in_graphs(prefetching.targets if prefetching.forecaster is self.lookahead else [])
 
     def unbind(self) -> None:
         """See Backend."""

@@ -25,7 +25,6 @@ from engine.commands.plan_model import plan_model
 from engine.config import DEMO_MODEL, EngineConfig, format_bytes
 from engine.demo.location import built_demo
 from engine.demo.model import NEEDED_BYTES
-from engine.plan.budget import slots_in_words
 from offload.link.expert_source import CACHED
 
 _SLOW_BYTES_PER_S = 200e6
@@ -91,12 +90,11 @@ class ModelExamination:
 
     def _fit(self, folder: Path) -> Check:
         report = plan_model(self._config, folder, self._is_cancelled).report
-        budget, slots = report["budget_bytes"], report["slots_per_layer"]
+        budget, slots = report["budget_bytes"], report["slots"]
         residency, context_tok = report["residency"], report["context_tok"]
         self._keeps_cached = bool(report["keeps_files_cached"])
         assert isinstance(budget, int)
-        assert isinstance(slots, list)
-        found = f"{format_bytes(budget)}: {slots_in_words(slots)} slots a layer ({residency:.0%} of the experts)"
+        found = f"{format_bytes(budget)}: {slots} ({residency:.0%} of the experts)"
         return Check("fit", OK, f"{found}, context {context_tok} tokens")
 
     def _link(self, folder: Path) -> Check:

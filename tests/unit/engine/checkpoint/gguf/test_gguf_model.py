@@ -48,7 +48,7 @@ def test_what_cannot_be_run_says_why(tmp_path: Path) -> None:
         reason("a.gguf", extra={"general.architecture": "llama4"})
         == "it is a dense model: there are no routed experts to offload"
     )
-    assert reason("b.gguf", extra={"general.architecture": "olmoe", "olmoe.expert_count": 8}).endswith("'olmoe'")
+    assert reason("b.gguf", extra={"general.architecture": "unheard", "unheard.expert_count": 8}).endswith("'unheard'")
     assert "carries no tokenizer" in reason("c.gguf", extra={"tokenizer.ggml.tokens": None})
     os.truncate(tmp_path / "b.gguf", 100_000)
     assert describe_folder(tmp_path / "b.gguf").reason.startswith("damaged: b.gguf is cut off: 100000 of ")
