@@ -5,20 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from engine.backends.ggml.given_config import GivenConfig, num_rows
+from engine.backends.ggml.tokenizer_of_folder import TokenizerOfFolder
 from engine.backends.tokenizers.fast_tokenizer import FastTokenizer
-from engine.backends.tokenizers.folder_tokenizer import fast_tokenizer_of
 from engine.backends.tokenizers.gguf_tokenizer import read_templates
 from engine.checkpoint.gguf.metadata import Metadata
 
 
-def load_given_tokenizer(given: GivenConfig, metadata: Metadata) -> Any:
+def load_given_tokenizer(given: GivenConfig, made: TokenizerOfFolder, metadata: Metadata) -> Any:
     """The folder's tokenizer, with the file's chat template where the folder has none. Raises CheckpointError, and
     UnsupportedModelError where it has more tokens than the file."""
-    tokenizer: Any = fast_tokenizer_of(given.folder)
-    if tokenizer is None:
-        from engine.backends.transformers.config_and_tokenizer import load_tokenizer
-
-        tokenizer = load_tokenizer(given.folder)
+    tokenizer = made.load()
     vocabulary_tok = num_rows(metadata.file)
     if vocabulary_tok is not None and len(tokenizer) > vocabulary_tok:
         raise given.disagreement(f"its tokenizer has {len(tokenizer)} tokens, and the file {vocabulary_tok}")
