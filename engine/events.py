@@ -205,6 +205,15 @@ class DomainSet:
 
 
 @dataclass(frozen=True, slots=True)
+class StrategySet:
+    """The loaded model runs under another strategy; its expert cache is empty."""
+
+    strategy: str
+    effective: tuple[tuple[str, str], ...]
+    """The value in effect of every setting, as (name, value)."""
+
+
+@dataclass(frozen=True, slots=True)
 class TokensCounted:
     """What was asked for by CountTokens: tokens by text, in its order."""
 
@@ -251,6 +260,7 @@ Event = (
     | TaskEnded
     | Profiles
     | DomainSet
+    | StrategySet
     | TokensCounted
     | Notice
     | Failed

@@ -16,7 +16,8 @@ from app.domains import profile_words
 from app.engine_link.bridge import EngineLink
 from app.formatting.alert import alert
 from app.settings.settings import Settings
-from engine.api import Cancel, SetDomain, SetMode
+from engine.api import Cancel, SetDomain, SetMode, SetStrategy
+from engine.config import STRATEGIES
 from engine.errors import ConfigError, EngineDiedError
 from engine.events import EngineReady, Event, Failed, ModeChanged, Profiles, TextDelta, TurnEnded
 
@@ -27,10 +28,16 @@ class HeadlessAnswers:
     """Answers by a loaded engine, one after the other."""
 
     def __init__(
-        self, link: EngineLink, ready: EngineReady, screen: HeadlessScreen, settings: Settings, mode: str
+        self,
+        link: EngineLink,
+        ready: EngineReady,
+        screen: HeadlessScreen,
+        settings: Settings,
+        mode: str,
+        strategy: str = STRATEGIES[0],
     ) -> None:
         self.ready = ready
-        self.mode = mode
+        self.mode, self.strategy = mode, strategy
         self._settings = settings
         self._clock = AnswerClock()
         self._link = link
@@ -90,6 +97,11 @@ class HeadlessAnswers:
         """EXACT or APPROX from the next answer on."""
         self._link.send(SetMode(mode))
         self.mode = mode
+
+    def set_strategy(self, strategy: str) -> None:
+        """Another strategy from the next answer on. Raises ConfigError for an unknown one."""
+        self._link.send(SetStrategy(strategy))
+        self.strategy = strategy
 
     def set_domain(self, domain: str) -> None:
         """Warm the expert cache by another domain's profile."""

@@ -79,7 +79,7 @@ def _answer(
     screen.json({"event": "chat", "chat_id": conversation.chat_id, "is_saved": is_saved})
     with running_engine(config, screen) as (link, ready):
         conversation.set_model(ready.model_name)
-        answers = HeadlessAnswers(link, ready, screen, settings, config.mode)
+        answers = HeadlessAnswers(link, ready, screen, settings, config.mode, config.strategy)
         tell = None if settings.typed("chat.thinking") else screen.note
         conversation.thinking = thinking_choice(wanted_thinking(conversation, settings), ready, tell)
         return answers.give(conversation, exchange, interrupt), ready.top_k

@@ -15,7 +15,18 @@ from tempfile import mkdtemp
 from app.engine_link.bridge import EngineBridge
 from app.storage.store import ChatStore
 from app.ui.chat_app import ChatApp
-from engine.api import BuildProfile, Cancel, Command, CountTokens, DeleteProfile, Load, SetDomain, SetMode, Submit
+from engine.api import (
+    BuildProfile,
+    Cancel,
+    Command,
+    CountTokens,
+    DeleteProfile,
+    Load,
+    SetDomain,
+    SetMode,
+    SetStrategy,
+    Submit,
+)
 from engine.config import EXACT
 from engine.events import (
     CANCELLED,
@@ -29,6 +40,7 @@ from engine.events import (
     PrefillProgress,
     Profiles,
     ProfileState,
+    StrategySet,
     TaskEnded,
     TaskProgress,
     TextDelta,
@@ -100,6 +112,8 @@ class ScriptedEngine(FakeEngine):
                 self.tell(TokensCounted(request_id, tuple(len(text) // 4 for text in texts)))
             case SetDomain(domain):
                 self.warm(domain)
+            case SetStrategy(strategy):
+                self.tell(StrategySet(strategy, (("strategy", strategy),)))
             case BuildProfile():
                 self._building, self._begun_at = command, time.monotonic()
             case DeleteProfile(request_id, domain):
