@@ -29,4 +29,6 @@ GGUF_FAMILIES = (
 
 MISSING_INTERFACE = "its experts class does not carry the experts interface of transformers"
 DENSE = "it is a dense model: there are no routed experts to offload"
+ANOTHER_MODEL = "Pick another Mixture-of-Experts model; docs/models.md lists what can be run."
+"""The hint where a model cannot be run, whatever its files."""
 """Why a model type cannot be run."""
