@@ -16,7 +16,6 @@ from typing import Any
 import torch
 
 from engine.experts.formats import ExpertFormat
-from engine.experts.formats.sums import weighted_sum
 from engine.experts.prefill import ExpertPrefill, Fetched
 from engine.experts.router_tap import RoutingTap
 from engine.experts.step_state import StepState
@@ -68,7 +67,7 @@ class MoeLayer:
         if self._state.is_calibrating:
             bound = list(self._weights.values())[: index.shape[-1]]
             self._format.compute(hidden, bound, range(len(bound)))
-            return weighted_sum(self._format.outputs(len(bound)), weights, hidden.dtype)
+            return self._format.total(weights, hidden.dtype)
         out = self._decode(hidden, index, weights) if self._state.is_decode else self._prefill(hidden, index, weights)
         self._state.after_layer(self.number)
         return out
@@ -96,7 +95,8 @@ class MoeLayer:
             self._prefetching.look_ahead(self.number, experts, leases)
             waited_s = self._state.link_wait_s
             ready_s = perf_counter()
-            out = weighted_sum(self._decode_outputs(hidden, leases), weights, hidden.dtype)
+            self._compute_all(hidden, leases)
+            out = self._format.total(weights, hidden.dtype)
             computed_s = perf_counter()
             self._prefetching.layer_ended(self.number, self._state.link_wait_s - waited_s)
         finally:
@@ -114,9 +114,9 @@ class MoeLayer:
         kept = [i for i, expert in enumerate(experts) if expert < self.geometry.num_experts]
         return [experts[i] for i in kept], weights[:, kept]
 
-    def _decode_outputs(self, hidden: torch.Tensor, leases: Sequence[Lease]) -> torch.Tensor:
-        """The experts' outputs [k, hidden], unweighted, in top-k order: those at hand in one group, arriving ones in
-        groups of what has landed. Adds to the state's link wait. The result is valid until the next call."""
+    def _compute_all(self, hidden: torch.Tensor, leases: Sequence[Lease]) -> None:
+        """Computes the token's experts: those at hand in one group, arriving ones in groups of what has landed. Adds to
+        the state's link wait."""
         copies = [lease.copy for lease in leases]
         ready = [place for place, copy in enumerate(copies) if copy is None or copy.is_done]
         late = [place for place, copy in enumerate(copies) if place not in ready]
@@ -127,7 +127,6 @@ class MoeLayer:
             ready = [place for place in late if (copy := copies[place]) is not None and copy.is_done]
             late = [place for place in late if place not in ready]
             self._compute(hidden, leases, ready)
-        return self._format.outputs(len(leases))
 
     def _compute(self, hidden: torch.Tensor, leases: Sequence[Lease], places: Sequence[int]) -> None:
         """Computes the experts of these places, whose copies are done. Raises ExpertReadError for one that failed."""

@@ -128,9 +128,9 @@ class GgmlFormat:
         for place in places[1:]:
             self._gathered[place] = self._gathered[places[0]]
 
-    def outputs(self, num_places: int) -> torch.Tensor:
+    def total(self, weights: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """See ExpertFormat."""
-        return self._outputs if num_places == self._top_k else self._outputs[:num_places]
+        return weights.mm(self._outputs if weights.shape[1] == self._top_k else self._outputs[: weights.shape[1]])
 
     def run(self, hidden: torch.Tensor, weights: int) -> torch.Tensor:
         """See ExpertFormat. At most MAX_ROWS rows."""

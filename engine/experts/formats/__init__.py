@@ -63,6 +63,7 @@ class ExpertFormat(Protocol):
         """
         ...
 
-    def outputs(self, num_places: int) -> torch.Tensor:
-        """The token's outputs [num_places, hidden], routing weights not applied; valid until the next `compute`."""
+    def total(self, weights: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """The token's outputs, times `weights` [1, k], summed in top-k order whatever order they were computed in:
+        [1, hidden] of `dtype`, that of the layer's input."""
         ...
