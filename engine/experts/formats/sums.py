@@ -44,7 +44,7 @@ class RunningSum:
     def add(self, bound: Any, rows: torch.Tensor) -> None:
         """One expert on its `rows` of the flat [tokens * k] routing."""
         weights, top_k = self._weights.reshape(-1, 1), self._weights.shape[1]
-        for part in rows.split(self._max_rows):
+        for part in rows.split(self._max_rows) if len(rows) > self._max_rows else (rows,):
             tokens = part // top_k
             self._out.index_add_(0, tokens, self._run(self._hidden[tokens], bound).mul_(weights[part]))
 
