@@ -113,7 +113,8 @@ class RingPrefill:
                 self.abandon()
 
     def _fill(self, layer: int, started: deque[tuple[int, Lease, bool]], waiting: deque[int]) -> None:
-        while waiting and len(started) < self._ring.num_slots:
+        slots = self._ring.num_slots
+        while waiting and len(started) < (2 * slots if self._cache.has_empty_slot(layer) else slots):
             expert = waiting.popleft()
             lease = self._cache.claim_free(layer, expert)
             started.append((expert, lease or self._load(layer, expert), lease is None))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -15,6 +16,7 @@ from engine.demo.location import cache_root
 from offload.regular_file import read_whole
 
 _MAX_BYTES: Final = 16 << 20
+_KEPT_S: Final = 86_400
 
 
 class RunKey(NamedTuple):
@@ -29,13 +31,15 @@ class KeptRuns:
     """The runs of one bench by what was asked for: another file, prompt, length or setting has its own."""
 
     def __init__(self, request: SideRequest, version: str) -> None:
-        """Reads what is kept; a file that cannot be read holds nothing."""
+        """Reads what is kept; a file that cannot be read holds nothing, and one that is a day old is deleted."""
         state = Path(request.config.model).stat()
         asked = [request.to_json(), state.st_size, state.st_mtime_ns, version]
         name = hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:24]
         self._path = cache_root() / "bench-peers" / f"{name}.jsonl"
         self.runs: dict[RunKey, PeerRun] = {}
         with suppress(OSError, ValueError, TypeError, KeyError):
+            if time.time() - self._path.stat().st_mtime > _KEPT_S:
+                self.forget()
             for line in read_whole(self._path, _MAX_BYTES).decode().splitlines():
                 entry = json.loads(line)
                 self.runs[RunKey(*entry["key"])] = PeerRun(**entry["run"])

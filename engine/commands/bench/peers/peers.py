@@ -24,7 +24,7 @@ from engine.commands.bench.peers.llamacpp_library import NoPeerError
 from engine.commands.bench.peers.memory_group import MemoryGroup, NoGroupError
 from engine.commands.bench.peers.page_cache import files_of_model
 from engine.commands.bench.peers.request import Prompt, SideRequest
-from engine.commands.bench.peers.run import KILLED, PeerRun, run_side
+from engine.commands.bench.peers.run import KILLED, NOT_FITTING, PeerRun, run_side
 from engine.commands.bench.peers.table import OURS, Measured, lines_of_table, ratios, rows_of, run_in_words
 from engine.commands.task_outcome import OnTaskProgress, TaskOutcome
 from engine.config import format_bytes
@@ -67,6 +67,7 @@ def bench_peers(command: BenchPeers, on_progress: OnTaskProgress, is_cancelled: 
     limits, skipped = _possible_limits(command.limits_bytes)
     kept = KeptRuns(SideRequest(prompt, config, command.new_tok), WHEEL_VERSION)
     num_kept, told = len(kept.runs), ""
+    size_bytes = sum(part.stat().st_size for part in files_of_model(path))
     schedule = _schedule(command.num_rounds, limits)
     measured: list[Measured] = []
     for done, (key, side) in enumerate(schedule):
@@ -75,14 +76,17 @@ def bench_peers(command: BenchPeers, on_progress: OnTaskProgress, is_cancelled: 
         if run is None:
             if _would_be_killed(measured, key.limit_bytes, side):
                 continue
-            request = SideRequest(prompt, config, command.new_tok, is_repacked=side.is_repacked)
-            run = _run(side, request, key.limit_bytes, is_cancelled)
+            if side.is_repacked and key.limit_bytes is not None and key.limit_bytes < size_bytes:
+                run = NOT_FITTING
+            else:
+                request = SideRequest(prompt, config, command.new_tok, is_repacked=side.is_repacked)
+                run = _run(side, request, key.limit_bytes, is_cancelled)
             kept.add(key, run)
         measured.append(Measured(key.limit_bytes, side.name, run))
         told = f" (before: {side.name} {run_in_words(run)})"
     kept.forget()
     resumed = f"{num_kept} runs are of an earlier bench, which was interrupted" if num_kept else ""
-    return _outcome(path, prompt, threads, command, measured, [text for text in (skipped, resumed) if text])
+    return _outcome(path, size_bytes, prompt, threads, command, measured, [text for text in (skipped, resumed) if text])
 
 
 def _schedule(num_rounds: int, limits: Sequence[int | None]) -> list[tuple[RunKey, _Side]]:
@@ -166,10 +170,15 @@ def _times_of(measured: Sequence[Measured]) -> str:
 
 
 def _outcome(
-    path: Path, prompt: Prompt, threads: int, command: BenchPeers, measured: list[Measured], notes: Sequence[str]
+    path: Path,
+    size_bytes: int,
+    prompt: Prompt,
+    threads: int,
+    command: BenchPeers,
+    measured: list[Measured],
+    notes: Sequence[str],
 ) -> TaskOutcome:
     rows = rows_of(measured)
-    size_bytes = sum(part.stat().st_size for part in files_of_model(path))
     is_ok = all(row.runs and not row.problem for row in rows if row.side == OURS)
     cached = max((one.run.cached_before for one in measured), default=0.0)
     lines = [

@@ -52,6 +52,11 @@ class PeerRun:
         return self.outcome == "done"
 
 
+NOT_FITTING: Final = PeerRun(
+    "not tried: a copy of all weights does not fit", 0.0, None, None, None, 0, None, None, "", {}
+)
+
+
 def run_side(
     module: str,
     request: SideRequest,
