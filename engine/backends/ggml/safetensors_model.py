@@ -116,8 +116,10 @@ def _weights(path: Path, tensor: StoredTensor, words: CheckpointWords) -> Iterat
             for half, target in zip(matrix.row_halves(), halves, strict=True):
                 yield half._replace(name=prefix + target.format(number))
     else:
-        own = words.tensor(name)
-        yield whole._replace(name=tensor.key if own is None else prefix + own)
+        own = words.tensor(name) or ""
+        if own.endswith(".bias"):  # some are stored as a matrix of one row
+            whole = whole._replace(shape=(shape[0],) if shape[1:] == (1,) else shape)
+        yield whole._replace(name=prefix + own if own else tensor.key)
 
 
 class SafetensorsFiles:

@@ -157,11 +157,9 @@ class DenseFormat:
         """See ExpertFormat."""
         self._down[list(places)] = self._products(hidden.repeat(len(places), 1), weights)
 
-    def total(self, weights: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    def outputs(self, num_places: int) -> torch.Tensor:
         """See ExpertFormat."""
-        num_places = weights.shape[1]
-        rows = self._normed(self._down if num_places == len(self._down) else self._down[:num_places])
-        return weighted_sum(rows, weights, dtype)
+        return self._normed(self._down if num_places == len(self._down) else self._down[:num_places])
 
     def by_expert(self, index: torch.Tensor) -> dict[int, torch.Tensor]:
         """See ExpertFormat. Sorted as the library sorts, which with several threads leaves an expert's rows in no
