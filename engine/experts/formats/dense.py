@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from engine.experts.formats.bound_slots import BoundSlots
-from engine.experts.formats.sums import TopKSum, weighted_sum
+from engine.experts.formats.sums import TopKSum
 
 DENSE_DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 PARAMETER_NAMES = ("gate_up_proj", "up_proj", "gate_up_proj_bias", "up_proj_bias", "down_proj", "down_proj_bias")
