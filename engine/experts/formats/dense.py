@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from engine.experts.formats.bound_slots import BoundSlots
-from engine.experts.formats.sums import TopKSum
+from engine.experts.formats.sums import TopKSum, weighted_sum
 
 DENSE_DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 PARAMETER_NAMES = ("gate_up_proj", "up_proj", "gate_up_proj_bias", "up_proj_bias", "down_proj", "down_proj_bias")
@@ -157,9 +157,11 @@ class DenseFormat:
         """See ExpertFormat."""
         self._down[list(places)] = self._products(hidden.repeat(len(places), 1), weights)
 
-    def outputs(self, num_places: int) -> torch.Tensor:
+    def total(self, weights: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """See ExpertFormat."""
-        return self._normed(self._down if num_places == len(self._down) else self._down[:num_places])
+        num_places = weights.shape[1]
+        rows = self._normed(self._down if num_places == len(self._down) else self._down[:num_places])
+        return weighted_sum(rows, weights, dtype)
 
     def by_expert(self, index: torch.Tensor) -> dict[int, torch.Tensor]:
         """See ExpertFormat. Sorted as the library sorts, which with several threads leaves an expert's rows in no
