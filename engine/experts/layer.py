@@ -73,7 +73,7 @@ class MoeLayer:
         if self._state.is_calibrating:
             bound = [self._weights[slot] for slot in self._first_slots[: index.shape[-1]]]
             self._format.compute(hidden, bound, range(len(bound)))
-            return self._format.combined(hidden, weights)
+            return self._format.total(weights, hidden.dtype)
         out = self._decode(hidden, index, weights) if self._state.is_decode else self._prefill(hidden, index, weights)
         self._state.after_layer(self.number)
         return out
@@ -98,8 +98,8 @@ class MoeLayer:
                 self._prefetching.look_ahead(self.number, experts, leases)
             waited_s = self._state.link_wait_s
             ready_s = perf_counter()
-            self._decode_outputs(hidden, experts, leases)
-            out = self._format.combined(hidden, weights)
+            self._compute_all(hidden, experts, leases)
+            out = self._format.total(weights, hidden.dtype)
             computed_s = perf_counter()
             self._prefetching.layer_ended(self.number, self._state.link_wait_s - waited_s)
         finally:
@@ -117,7 +117,7 @@ class MoeLayer:
         kept = [i for i, expert in enumerate(experts) if expert < self.geometry.num_experts]
         return [experts[i] for i in kept], weights[:, kept]
 
-    def _decode_outputs(self, hidden: Array, experts: Sequence[int], leases: Sequence[Lease]) -> None:
+    def _compute_all(self, hidden: Array, experts: Sequence[int], leases: Sequence[Lease]) -> None:
         """Computes the experts' outputs: those at hand in one group, arriving ones in groups of what has landed. Adds
         to the state's link wait."""
         copies, late = [lease.copy for lease in leases], list(range(len(leases)))

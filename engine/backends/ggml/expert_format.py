@@ -63,7 +63,7 @@ class GgmlFormat:
         roles = [role for role, weight in zip(sample._fields, sample, strict=True) if weight is not None]
         self._part = dict(zip(roles, self.parts, strict=True))
         hidden_dim = sample.gate.shape[0]
-        memory = self._memory = Memory(top_k * hidden_dim * 4 * 2 + hidden_dim * 4 + top_k * 4 + 4096)
+        memory = self._memory = Memory((2 * top_k + 2) * hidden_dim * 4 + top_k * 4 + 4096)
         self._input_at, raw = memory.take(hidden_dim * 4)
         self._input = values(raw, np.float32, 1, hidden_dim)
         self._ids_at, raw = memory.take(top_k * 4)
@@ -72,8 +72,8 @@ class GgmlFormat:
         self._result = values(raw, np.float32, top_k, hidden_dim)
         _, raw = memory.take(top_k * hidden_dim * 4)
         self._gathered = values(raw, np.float32, top_k, hidden_dim)
-        self._summed = np.zeros((1, hidden_dim), np.float32)
-        self._weighted = np.zeros(hidden_dim, np.float32)
+        _, raw = memory.take(hidden_dim * 4)
+        self._total = values(raw, np.float32, 1, hidden_dim)
         self._top_k = top_k
         self._builder: GraphBuilder | None = None
         self._graphs: list[int] = []
@@ -143,14 +143,9 @@ class GgmlFormat:
         for place in places[1:]:
             self._gathered[place] = self._gathered[places[0]]
 
-    def combined(self, hidden: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """See ExpertFormat. One row after the other, so that the sum has one order."""
-        outputs, summed = self._gathered, self._summed
-        np.multiply(outputs[0], weights[0, 0], out=summed[0])
-        for place in range(1, weights.shape[1]):
-            np.multiply(outputs[place], weights[0, place], out=self._weighted)
-            summed[0] += self._weighted
-        return summed
+    def total(self, weights: np.ndarray, dtype: object) -> np.ndarray:
+        """See ExpertFormat. Without BLAS, whose threads would have to be woken for it."""
+        return np.einsum("ik,kh->ih", weights, self._gathered[: weights.shape[1]], out=self._total)
 
     def by_expert(self, index: np.ndarray) -> dict[int, np.ndarray]:
         """See ExpertFormat. Ascending."""

@@ -6,6 +6,9 @@ import numpy as np
 
 from engine.backends.ggml.model_spec import SIGMOID, SOFTMAX_OF_CHOSEN, RouterSpec
 
+_ROWS_AT_ONCE = 256
+"""Tokens of a prompt: what ranking takes beside is small then."""
+
 
 class Routing:
     """One MoE layer's choice. `correction`: added to the scores that experts are ranked by, float32 [experts]."""
@@ -16,6 +19,10 @@ class Routing:
 
     def choose(self, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """logits float32 [tokens, experts] -> (experts int64 [tokens, k], best first, weights float32 [tokens, k])."""
+        if len(logits) > _ROWS_AT_ONCE:
+            starts = range(0, len(logits), _ROWS_AT_ONCE)
+            experts, weights = zip(*(self.choose(logits[at : at + _ROWS_AT_ONCE]) for at in starts), strict=True)
+            return np.concatenate(experts), np.concatenate(weights)
         if self._spec.scoring == SOFTMAX_OF_CHOSEN:
             experts = _largest(logits, self._top_k)
             weights = _softmax(np.take_along_axis(logits, experts, axis=1))

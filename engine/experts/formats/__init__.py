@@ -64,9 +64,9 @@ class ExpertFormat(Protocol):
         """
         ...
 
-    def combined(self, hidden: Array, weights: Array) -> Array:
-        """The token's outputs, weighted by `weights` [1, k] and summed in top-k order: [1, hidden], like `hidden`.
-        Valid until the next `compute`."""
+    def total(self, weights: Array, dtype: Any) -> Array:
+        """The token's outputs, times `weights` [1, k], summed in top-k order whatever order they were computed in:
+        [1, hidden] of `dtype`, that of the layer's input. Valid until the next `compute`."""
         ...
 
     def by_expert(self, index: Array) -> dict[int, Array]:

@@ -157,13 +157,11 @@ class DenseFormat:
         """See ExpertFormat."""
         self._down[list(places)] = self._products(hidden.repeat(len(places), 1), weights)
 
-    def outputs(self, num_places: int) -> torch.Tensor:
+    def total(self, weights: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """See ExpertFormat."""
-        return self._normed(self._down if num_places == len(self._down) else self._down[:num_places])
-
-    def combined(self, hidden: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-        """See ExpertFormat."""
-        return weighted_sum(self.outputs(weights.shape[-1]), weights, hidden.dtype)
+        num_places = weights.shape[1]
+        rows = self._normed(self._down if num_places == len(self._down) else self._down[:num_places])
+        return weighted_sum(rows, weights, dtype)
 
     def by_expert(self, index: torch.Tensor) -> dict[int, torch.Tensor]:
         """See ExpertFormat. Sorted as the library sorts, which with several threads leaves an expert's rows in no
