@@ -61,14 +61,19 @@ class MoeLayer:
         self.last_experts: list[int] = []
         self.last_substitutes: list[int] = []
 
-    def __call__(self, hidden: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-        """hidden [tokens, hidden], index and weights [tokens, k] -> [tokens, hidden]. Raises WaitCancelled,
-        ExpertReadError."""
+    def __call__(
+        self, hidden: torch.Tensor, index: torch.Tensor, weights: torch.Tensor, *, only_last: bool = False
+    ) -> torch.Tensor:
+        """hidden [tokens, hidden], index and weights [tokens, k] -> [tokens, hidden], or with `only_last` that of the
+        last token. Raises WaitCancelled, ExpertReadError."""
         if self._state.is_calibrating:
             bound = list(self._weights.values())[: index.shape[-1]]
             self._format.compute(hidden, bound, range(len(bound)))
             return self._format.total(weights, hidden.dtype)
-        out = self._decode(hidden, index, weights) if self._state.is_decode else self._prefill(hidden, index, weights)
+        if self._state.is_decode:
+            out = self._decode(hidden, index, weights)
+        else:
+            out = self._prefill(hidden, index, weights, slice(-1 if only_last else 0, None))
         self._state.after_layer(self.number)
         return out
 
@@ -176,17 +181,20 @@ class MoeLayer:
 
     # -- prefill ------------------------------------------------------------------------------------------------------
 
-    def _prefill(self, hidden: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-        num_tok = len(index)
+    def _prefill(self, hidden: torch.Tensor, index: torch.Tensor, weights: torch.Tensor, wanted: slice) -> torch.Tensor:
+        """Of the `wanted` tokens; the routing of all is recorded."""
         recorder = self._state.recorder
         if recorder is not None:
             recorder.record(self.number, index.numpy(), self.tap.all_scores() if recorder.has_scores else None)
+        hidden, index, weights = hidden[wanted], index[wanted], weights[wanted]
+        num_tok = len(index)
         order_of, rows_of = self._by_expert(index)
         total = self._format.sum_of(hidden, weights)
         resident = self._cache.lock_resident(self.number, order_of)
         absent = [expert for expert in order_of if expert not in resident]
         try:
-            arriving = self._context.prefill.fetch(self.number, absent, num_tok)
+            by_use = sorted(absent, key=lambda expert: -rows_of[expert].numel())
+            arriving = self._context.prefill.fetch(self.number, absent, by_use, num_tok)
             for expert, bound in self._in_turn(order_of, resident, arriving):
                 total.add(bound, rows_of[expert])
         except BaseException:
