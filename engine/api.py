@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from engine.config import RECORDED_TOK, EngineConfig, SamplingConfig, check_mode
+from engine.config import RECORDED_TOK, EngineConfig, SamplingConfig, check_mode, check_strategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +146,17 @@ class SetDomain:
 
 
 @dataclass(frozen=True, slots=True)
+class SetStrategy:
+    """Run the loaded model under another strategy, within the same bytes; nothing is loaded again, and the conversation
+    stays computed. Answered by StrategySet or Failed. Raises ConfigError for another name."""
+
+    strategy: str
+
+    def __post_init__(self) -> None:
+        check_strategy(self.strategy)
+
+
+@dataclass(frozen=True, slots=True)
 class BuildProfile:
     """Record the routing of prompts, and keep it as a domain's profile."""
 
@@ -244,6 +255,7 @@ Command = (
     | Cancel
     | SetMode
     | SetDomain
+    | SetStrategy
     | Verify
     | Bench
     | BenchPeers

@@ -205,6 +205,15 @@ class DomainSet:
 
 
 @dataclass(frozen=True, slots=True)
+class StrategySet:
+    """The loaded model runs under another strategy; its expert cache is empty."""
+
+    strategy: str
+    effective: tuple[tuple[str, str], ...]
+    """The value in effect of every setting, as (name, value)."""
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
     """Something went wrong. `request_id` None: the engine itself, or a load without an id. Details are in the log."""
 
@@ -243,6 +252,7 @@ Event = (
     | TaskEnded
     | Profiles
     | DomainSet
+    | StrategySet
     | Notice
     | Failed
 )

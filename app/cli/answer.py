@@ -11,7 +11,8 @@ from app.cli.engine_run import EngineFailure, Interrupt, events_until_stopped, i
 from app.cli.output.screen import HeadlessScreen
 from app.domains import profile_words
 from app.engine_link.bridge import EngineLink
-from engine.api import Cancel, SetDomain, SetMode
+from engine.api import Cancel, SetDomain, SetMode, SetStrategy
+from engine.config import STRATEGIES
 from engine.errors import ConfigError, EngineDiedError
 from engine.events import EngineReady, Event, Failed, ModeChanged, Profiles, TextDelta, TurnEnded
 
@@ -21,9 +22,11 @@ _SAVE_EVERY_S = 1.0
 class HeadlessAnswers:
     """Answers by a loaded engine, one after the other."""
 
-    def __init__(self, link: EngineLink, ready: EngineReady, screen: HeadlessScreen, mode: str) -> None:
+    def __init__(
+        self, link: EngineLink, ready: EngineReady, screen: HeadlessScreen, mode: str, strategy: str = STRATEGIES[0]
+    ) -> None:
         self.ready = ready
-        self.mode = mode
+        self.mode, self.strategy = mode, strategy
         self._link = link
         self._screen = screen
         self._last_request_id = 0
@@ -79,6 +82,11 @@ class HeadlessAnswers:
         """EXACT or APPROX from the next answer on."""
         self._link.send(SetMode(mode))
         self.mode = mode
+
+    def set_strategy(self, strategy: str) -> None:
+        """Another strategy from the next answer on. Raises ConfigError for an unknown one."""
+        self._link.send(SetStrategy(strategy))
+        self.strategy = strategy
 
     def set_domain(self, domain: str) -> None:
         """Warm the expert cache by another domain's profile."""

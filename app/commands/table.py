@@ -134,6 +134,8 @@ COMMANDS: tuple[Command, ...] = (
             "Stop"),
     Command("chat.mode", "f5", "Exact or approximate", "exact or approximate, from the next token on", "Answer",
             "toggle_mode", "Mode", True, slash="mode", argument="MODE", choices="modes"),
+    Command("chat.strategy", "", "Strategy", "how experts are loaded and kept, from the next answer on; alone: which",
+            "Answer", "command('strategy')", slash="strategy", argument="NAME", choices="strategies"),
     Command("chat.regenerate", "ctrl+g", "Regenerate", "answer again; the earlier answer is kept", "Answer",
             "regenerate", slash="regenerate again"),
     Command("chat.stats", "", "Statistics of the answer", "everything that was counted for the last answer", "Answer",

@@ -16,6 +16,7 @@ START_MENU, START_LAST = "menu", "last"
 
 _CHAT, _SCREEN = "Chat", "Screen"
 _MODELS_OWN = "the model's own"
+_STRATEGYS_OWN = "the strategy's own"
 _DEFAULTS = {field.name: field.default for field in fields(config.EngineConfig)}
 
 
@@ -91,6 +92,10 @@ SETTINGS: tuple[Setting, ...] = (
             Kind.SHARE, unset="the demo: 50%; others: what the memory affords"),
     _engine("model.context", "Context", "Tokens of conversation that fit; the KV cache is reserved for all of them.",
             Kind.INTEGER, "context_tok", unset="what the budget affords", low=16),
+    _engine("model.config", "Configuration",
+            "For a GGUF file: the folder or Hugging Face id of the model that it was made from, whose tokenizer, chat"
+            " template and sampling are used in place of the file's. Files of other kinds have their own.",
+            Kind.TEXT, "config_source", unset="the file's own"),
     _app("model.folders", "Model folders",
          "Folders that the model picker looks into: a model, or a folder that holds several.",
          "Model and memory", Kind.FOLDERS, unset="none"),
@@ -100,20 +105,25 @@ SETTINGS: tuple[Setting, ...] = (
     _engine("offload.alpha", "Alpha",
             "Under APPROX: how far below the cut a missed expert's score may be and still be replaced.",
             Kind.NUMBER, low=0, high=1),
+    _engine("offload.strategy", "Strategy",
+            "The system that is run: how prompts load experts, which slots there are, what is evicted, what is"
+            " prefetched. The next four settings replace parts of it.",
+            Kind.CHOICE, choices=config.STRATEGIES),
     _engine("offload.prefill", "Prefill",
-            "How a prompt loads its missing experts: full-layer loads whole layers, ring one expert at a time; auto"
-            " takes full-layer where two buffers are affordable.",
-            Kind.CHOICE, choices=config.PREFILL_PATHS),
+            "How a prompt loads its missing experts: full-layer loads whole layers, ring the experts that are needed,"
+            " pipeline the same with one ahead; auto takes full-layer where two buffers are affordable.",
+            Kind.CHOICE, unset=_STRATEGYS_OWN, choices=config.PREFILL_PATHS),
     _engine("offload.eviction", "Eviction",
-            "Which expert is evicted: by routing history, least recently used, or least frequently used.",
-            Kind.CHOICE, choices=config.EVICTION_POLICIES),
+            "Which expert is evicted: by routing history, least recently or least frequently used, by past requests'"
+            " activations; or all that the router did not pick.",
+            Kind.CHOICE, unset=_STRATEGYS_OWN, choices=config.EVICTION_POLICIES),
     _engine("offload.slots", "Slots",
-            "How slots are shared out: by what the model's profiles say, where there are any, or the same in every"
-            " layer.",
-            Kind.CHOICE, choices=config.SLOT_PLANS),
+            "How slots are shared out: by what the model's profiles say, where there are any, the same in every"
+            " layer, one pool for all layers; or a fixed number: one step's experts, two steps', two layers'.",
+            Kind.CHOICE, unset=_STRATEGYS_OWN, choices=config.SLOT_PLANS),
     _engine("offload.prefetch", "Prefetch",
             "How the experts of the next layers are predicted.",
-            Kind.CHOICE, choices=config.PREFETCHERS),
+            Kind.CHOICE, unset=_STRATEGYS_OWN, choices=config.PREFETCHERS),
     _engine("offload.prefetch_depth", "Prefetch depth",
             "Experts prefetched a layer, at most. The prefetchers -floor and -gain use it only until they have measured"
             " how much time a layer leaves.",

@@ -195,7 +195,7 @@ class ConfiguredApp(App[None]):
 
     def _wanted(self, running: EngineConfig) -> EngineConfig:
         try:
-            return replace(self.settings.engine_config(), mode=running.mode)
+            return replace(self.settings.engine_config(), mode=running.mode, strategy=running.strategy)
         except ConfigError:
             return running
 
@@ -214,6 +214,8 @@ class ConfiguredApp(App[None]):
         self._follow_theme()
         if row.key == "offload.mode":
             self.bridge.ask_mode(self.settings.text(row.key))
+        if row.key == "offload.strategy":
+            self.bridge.ask_strategy(self.settings.text(row.key))
         self.settings_changed()
 
     def _follow_theme(self) -> None:

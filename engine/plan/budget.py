@@ -6,10 +6,9 @@ The split itself, and the refusal of a budget that is too small, are in `offload
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from dataclasses import replace
 
-from engine.config import AUTO, FULL_LAYER, NONUNIFORM, EngineConfig, format_bytes
+from engine.config import AUTO, FULL_LAYER, EngineConfig, format_bytes
 from engine.plan import machine
 from engine.plan.model_plan import ChunkNeeds, GrowingBytes, ModelPlan, NeedsOfChunk
 from engine.profiles.store import ProfileStore
@@ -19,8 +18,6 @@ from offload.geometry import Geometry
 from offload.nonuniform_budget import with_moved_slots
 from offload.policies.slot_planning.curve import HitRateCurve, mean_curves
 
-STAGING_SLOTS = 3
-"""Of prefill's staging ring."""
 _MIN_CHUNK_TOK = 32
 _MAX_WORKSPACE_SHARE = 0.125
 """Of the budget: where the workspace takes more, shorter chunks are tried."""
@@ -60,7 +57,8 @@ def with_measured_workspace(
 def _with_profiled_slots(
     config: EngineConfig, plan: ModelPlan, budget: BudgetPlan, model_fingerprint: str
 ) -> BudgetPlan:
-    curves = profiled_curves(model_fingerprint, plan.geometry) if config.slots == NONUNIFORM else ()
+    is_nonuniform = config.policies.cache.is_nonuniform
+    curves = profiled_curves(model_fingerprint, plan.geometry) if is_nonuniform else ()
     return with_moved_slots(budget, plan.geometry, curves) if curves else budget
 
 
@@ -93,11 +91,12 @@ def profiled_curves(model_fingerprint: str, geometry: Geometry) -> tuple[HitRate
     """
     store = ProfileStore(model_fingerprint)
     profiles = [profile for profile in map(store.usable, store.names()) if profile is not None]
-    fitting = [profile for profile in profiles if profile.geometry == geometry and profile.num_decode_tok]
+    fitting = [profile for profile in profiles if profile.geometry.routes_like(geometry) and profile.num_decode_tok]
     return mean_curves([profile.curves() for profile in fitting]) if fitting else ()
 
 
 def _uniform_budget(config: EngineConfig, plan: ModelPlan, needs: ChunkNeeds, chunk_tok: int) -> BudgetPlan:
+    policies = config.policies
     return plan_budget(
         BudgetRequest(
             geometry=plan.geometry,
@@ -110,11 +109,12 @@ def _uniform_budget(config: EngineConfig, plan: ModelPlan, needs: ChunkNeeds, ch
             workspace_bytes=needs.workspace.fixed_bytes + _conversion_bytes(config, plan),
             workspace_bytes_per_tok=needs.workspace.bytes_per_tok,
             chunk_tok=chunk_tok,
-            staging_slots=STAGING_SLOTS,
+            staging_slots=policies.staging_slots,
             context_tok=config.context_tok,
             model_context_tok=plan.model_context_tok,
             available_bytes=machine.available_bytes(),
-            layer_staging=None if config.prefill == AUTO else config.prefill == FULL_LAYER,
+            layer_staging=None if policies.prefill == AUTO else policies.prefill == FULL_LAYER,
+            cache=policies.cache,
         )
     )
 
@@ -134,12 +134,6 @@ def _runtime_bytes(margin_bytes: int) -> int:
 @functools.cache
 def _first_rss_bytes() -> int:
     return machine.rss_bytes()
-
-
-def slots_in_words(slots_per_layer: Sequence[int]) -> str:
-    """Slots per layer for a person: `8`, or `3-5` where layers differ."""
-    low, high = min(slots_per_layer), max(slots_per_layer)
-    return str(low) if low == high else f"{low}-{high}"
 
 
 def chunks_in_words(config: EngineConfig, budget: BudgetPlan) -> str:

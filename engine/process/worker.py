@@ -29,6 +29,7 @@ from engine.api import (
     ResetEviction,
     SetDomain,
     SetMode,
+    SetStrategy,
     ShowProfile,
     Submit,
     TuneEviction,
@@ -136,6 +137,8 @@ class Worker:
             self._unchanged().answer(command)
         elif isinstance(command, SetDomain):
             self._loaded().set_domain(command.domain)
+        elif isinstance(command, SetStrategy):
+            self._set_strategy(command.strategy)
         elif isinstance(command, _Task):
             outcome = self._run_task(command)
             self._outbox.put(TaskEnded(command.request_id, outcome.is_ok, outcome.report, outcome.lines))
@@ -195,6 +198,14 @@ class Worker:
         elif self._session.mode != mode:
             self._session.set_mode(mode)
 
+    def _set_strategy(self, strategy: str) -> None:
+        session = self._unchanged()
+        try:
+            session.set_strategy(strategy)
+        finally:
+            if not session.engine.is_whole:
+                self._give_up("after its strategy was changed")
+
     def _loaded(self) -> Session:
         if self._session is None:
             raise ConfigError("No model is loaded.", "Load one first.")
@@ -223,8 +234,11 @@ class Worker:
                 return
         except Exception:  # noqa: BLE001 - told below
             traceback.print_exc()
+        self._give_up("after the task")
+
+    def _give_up(self, when: str) -> None:
         self._unload()
-        message = "The model could not be put back as it was after the task, and is not loaded any more."
+        message = f"The model could not be put back as it was {when}, and is not loaded any more."
         self._outbox.put(Failed(None, "No model is loaded", message, "Load it again.", is_fatal=False, kind=UNLOADED))
 
     def _run_unloaded(self, command: _Unloaded, progress: OnTaskProgress) -> TaskOutcome:

@@ -169,9 +169,11 @@ def save_checkpoint(
     seed: int = 0,
     shard_bytes: int | str = "50GB",
     num_positions: int = 256,
+    **changes: Any,
 ) -> Path:
-    """A random checkpoint of architecture `name` in `folder`, with a word-level tokenizer of `VOCAB` words."""
-    options = {**_COMMON, "max_position_embeddings": num_positions, **(SUPPORTED | UNSUPPORTED)[name]}
+    """A random checkpoint of architecture `name` in `folder`, with a word-level tokenizer of `VOCAB` words. `changes`:
+    of the configuration."""
+    options = {**_COMMON, "max_position_embeddings": num_positions, **(SUPPORTED | UNSUPPORTED)[name], **changes}
     torch.manual_seed(seed)
     config = AutoConfig.for_model(name, **options)
     model = AutoModelForCausalLM.from_config(config, dtype=dtype, experts_implementation="eager").eval()

@@ -78,7 +78,9 @@ def _answer(
         conversation.set_model(ready.model_name)
         tell = None if settings.typed("chat.thinking") else screen.note
         conversation.thinking = thinking_choice(settings.text("chat.thinking"), ready, tell)
-        return HeadlessAnswers(link, ready, screen, config.mode).give(conversation, exchange, interrupt), ready.top_k
+        return HeadlessAnswers(link, ready, screen, config.mode, config.strategy).give(
+            conversation, exchange, interrupt
+        ), ready.top_k
 
 
 def conversation_for(

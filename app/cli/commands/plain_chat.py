@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
         recorder = Recorder(store, screen.note)
         held.enter_context(saving(recorder, screen))
         link, ready = held.enter_context(running_engine(config, screen))
-        answers = HeadlessAnswers(link, ready, screen, config.mode)
+        answers = HeadlessAnswers(link, ready, screen, config.mode, config.strategy)
         chat = PlainChat(store, recorder, screen, settings, answers, domain)
         screen.note(f"{ready.model_name} is ready; the domain is {domain.title}. {_HOW_TO}")
         if arguments.goes_on and store.num_chats():

@@ -22,7 +22,7 @@ from app.storage.recorder import Recorder
 from app.storage.records import ChatRecord
 from app.storage.store import ChatStore
 from app.storage.words import grouped_versions
-from engine.config import APPROX, EXACT
+from engine.config import APPROX, EXACT, strategy_named
 from engine.errors import ConfigError
 
 _NUM_LISTED = 20
@@ -91,6 +91,13 @@ class PlainChat:
         if name:
             self._answers.set_mode(name)
         self._say(f"The mode is {name or self._answers.mode}.")
+
+    def command_strategy(self, name: str) -> None:
+        """Print or set how experts are loaded and kept."""
+        if name:
+            self._answers.set_strategy(name)
+        shown = self._answers.strategy
+        self._say(f"The strategy is {shown}: {strategy_named(shown).meaning}.")
 
     def command_thinking(self, choice: str) -> None:
         """Set whether, or how hard, the model thinks first."""

@@ -19,7 +19,7 @@ from app.ui.key_map import key_for
 from app.ui.screens.sheets import TextSheet
 from app.ui.widgets.command_list import CommandList
 from app.ui.widgets.find_bar import FindBar
-from engine.config import APPROX, EXACT
+from engine.config import APPROX, EXACT, STRATEGIES, strategy_named
 from engine.errors import MoeChatError
 
 if TYPE_CHECKING:
@@ -123,6 +123,7 @@ class PromptActions:
         return {
             "domains": tuple((domain.name, domain.purpose) for domain in all_domains()),
             "modes": ((EXACT, "what the whole model would give"), (APPROX, "stand-ins for missing experts")),
+            "strategies": tuple((name, strategy_named(name).meaning) for name in STRATEGIES),
             "copies": _COPIES,
             "thinking": thinking,
             "formats": (("markdown", "to read"), ("json", "to keep, and to import again")),
@@ -163,6 +164,18 @@ class PromptActions:
             self._chat.notify(f"The mode is {EXACT} or {APPROX}.", severity="warning")
         else:
             await self._chat.run_action(f"ask_mode({mode!r})")
+
+    async def command_strategy(self, name: str) -> None:
+        """Show or choose how experts are loaded and kept."""
+        bridge = self._chat.flow.bridge
+        if name and name not in STRATEGIES:
+            self._chat.notify(f"It can be: {', '.join(STRATEGIES)}.", severity="warning")
+            return
+        if name:
+            bridge.ask_strategy(name)
+        self._chat.status.show_title()
+        shown = bridge.config.strategy
+        self._chat.notify(f"The strategy is {shown}: {strategy_named(shown).meaning}.", markup=False)
 
     async def command_thinking(self, choice: str) -> None:
         """Whether or how much the model thinks, or whether that is shown."""

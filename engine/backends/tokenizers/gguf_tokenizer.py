@@ -79,7 +79,8 @@ def read_tokenizer(metadata: Metadata) -> GgufTokenizer:
     _add_frame(metadata, backend, special, adds_bos)
     by_text = {number for number in vocabulary.of_kind(CONTROL) if vocabulary.tokens[number] in _ENDS_BY_TEXT}
     texts = dict.fromkeys(vocabulary.of_kind(UNUSED), "") | (_own_texts(backend, vocabulary) if is_byte_level else {})
-    tokenizer = FastTokenizer(backend, special, _templates(metadata), str(metadata.file.paths[0]), texts)
+    name = str(metadata.file.paths[0])
+    tokenizer = FastTokenizer(backend, special, read_templates(metadata), name, texts=texts)
     return GgufTokenizer(tokenizer, frozenset({number for number in ends if number is not None} | by_text))
 
 
@@ -167,7 +168,7 @@ def _own_texts(backend: Tokenizer, vocabulary: Vocabulary) -> dict[int, str]:
     }
 
 
-def _templates(metadata: Metadata) -> str | dict[str, str] | None:
+def read_templates(metadata: Metadata) -> str | dict[str, str] | None:
     """The chat template; several by name where there are more than the default one."""
     found: dict[str, str] = {}
     names_key = "tokenizer.chat_templates"

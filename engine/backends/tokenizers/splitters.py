@@ -21,6 +21,8 @@ _SPACES = r"\s*[\r\n]+|\s+(?!\S)|\s+"
 _AFTER_WORDS = rf"{_SIGNS}|{_SPACES}"
 _LLAMA3 = rf"{_CONTRACTIONS}|{_LETTERS}|\p{{N}}{{1,3}}|{_AFTER_WORDS}"
 _QWEN2 = rf"{_CONTRACTIONS}|{_LETTERS}|\p{{N}}|{_AFTER_WORDS}"
+QWEN2_PATTERN: Final = rf"(?i:'s|'t|'re|'ve|'m|'ll|'d)|{_LETTERS}|\p{{N}}|{_AFTER_WORDS}"
+"""The rule of `qwen2`, as the model's own files write it."""
 _QWEN35 = (
     rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}\p{{M}}]+|\p{{N}}| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+[\r\n]*|{_SPACES}"
 )

@@ -15,9 +15,9 @@ from engine.checkpoint.architectures import ANOTHER_MODEL
 from engine.checkpoint.gguf.header import read_gguf
 from engine.checkpoint.gguf.location import is_gguf
 from engine.checkpoint.gguf.metadata import Metadata
-from engine.checkpoint.index import checkpoint_files, read_index
 from engine.checkpoint.model_source import local_model
 from engine.checkpoint.shards import choose_shards
+from engine.checkpoint.stored_tensors import checkpoint_files, stored_tensors
 from engine.commands.diagnose.check import FAIL, OK, WARN, Check
 from engine.commands.diagnose.link_trial import try_link
 from engine.commands.model_menu import describe_model
@@ -25,7 +25,6 @@ from engine.commands.plan_model import plan_model
 from engine.config import DEMO_MODEL, EngineConfig, format_bytes
 from engine.demo.location import built_demo
 from engine.demo.model import NEEDED_BYTES
-from engine.plan.budget import slots_in_words
 
 _SLOW_BYTES_PER_S = 200e6
 
@@ -89,11 +88,10 @@ class ModelExamination:
 
     def _fit(self, folder: Path) -> Check:
         report = plan_model(self._config, folder, self._is_cancelled).report
-        budget, slots = report["budget_bytes"], report["slots_per_layer"]
+        budget, slots = report["budget_bytes"], report["slots"]
         residency, context_tok = report["residency"], report["context_tok"]
         assert isinstance(budget, int)
-        assert isinstance(slots, list)
-        found = f"{format_bytes(budget)}: {slots_in_words(slots)} slots a layer ({residency:.0%} of the experts)"
+        found = f"{format_bytes(budget)}: {slots} ({residency:.0%} of the experts)"
         return Check("fit", OK, f"{found}, context {context_tok} tokens")
 
     def _link(self, folder: Path) -> Check:
@@ -117,7 +115,7 @@ def _counted(model: Path) -> tuple[int, int, str]:
     if is_gguf(model):
         file = read_gguf(model)
         return len(file.paths), len(file.tensors), ""
-    return len(checkpoint_files(model)), len(read_index(model)), " ".join(choose_shards(model).notices)
+    return len(checkpoint_files(model)), len(stored_tensors(model)), " ".join(choose_shards(model).notices)
 
 
 def _tokenizer_of(model: Path) -> Any:

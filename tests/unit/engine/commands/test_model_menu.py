@@ -118,7 +118,7 @@ def test_where_other_programs_keep_models(tmp_path: Path, home: Path) -> None:
         ("one-Q8_0", "LM Studio", True),
         ("qwen3:30b", "Ollama", True),
         ("someone/else:latest", "Ollama", False),
-        ("again", "./", True),
+        ("again", "", True),
     ]
     assert entries[0].location == "owner/repo:Q8_0"
     assert entries[2].location == str(store / "blobs" / "sha256-ab12")

@@ -57,7 +57,7 @@ def test_a_rebuild_that_fails(
         right(runtime, *arguments, **options)
 
     def rebuild_twice(engine: OffloadedModel, *_: object) -> TaskOutcome:
-        config, slots = engine.config, engine.budget.slots_per_layer
+        config, slots = engine.config, engine.budget.groups
         try:
             engine.rebuild(config, slots)
         finally:

@@ -13,7 +13,7 @@ import pytest
 import regex
 
 from engine.api import Message
-from engine.backends.tokenizers.gguf_tokenizer import GgufTokenizer, read_tokenizer
+from engine.backends.tokenizers.gguf_tokenizer import UNUSED, USER_DEFINED, GgufTokenizer, read_tokenizer
 from engine.backends.tokenizers.splitters import ROUGH_IN_LLAMA_CPP, SPLITTERS
 from engine.chat.conversation import ConversationEncoder
 from engine.chat.end_tokens import end_tokens
@@ -207,6 +207,21 @@ def test_bos_and_eos_frame_a_text_where_the_file_says_so(tmp_path: Path) -> None
     assert tokenizer.encode("sea", add_special_tokens=False) == ids[1:-1]
     assert tokenizer.special_tokens_map["bos_token"] == tokenizer.convert_ids_to_tokens(7)
     assert made(write(tmp_path / "b.gguf", bos_token_id=2**32 - 1)).tokenizer.bos_token_id is None
+
+
+def test_texts_of_tokens_that_stand_for_themselves(tmp_path: Path) -> None:
+    keys = tokenizer_keys("qwen3moe", 100)
+    tokens, kinds = keys["tokenizer.ggml.tokens"], keys["tokenizer.ggml.token_type"]
+    assert isinstance(tokens, list)
+    assert isinstance(kinds, list)
+    own, unused = len(tokens), len(tokens) + 1
+    path = write(tmp_path / "a.gguf", tokens=[*tokens, "öß", "[PAD7]"], token_type=[*kinds, USER_DEFINED, UNUSED])
+    tokenizer = made(path).tokenizer
+    ids = tokenizer.encode("aößb", add_special_tokens=False)
+    assert own in ids
+    assert tokenizer.decode(ids) == "aößb"
+    assert tokenizer.decode([own, unused, own]) == "ößöß"
+    assert tokenizer.decode([unused]) == ""
 
 
 def test_templates_by_name(tmp_path: Path) -> None:
