@@ -103,6 +103,16 @@ class BenchPolicies:
 
 
 @dataclass(frozen=True, slots=True)
+class BenchStrategies:
+    """Compare whole strategies, interleaved in one run: as published, and at equal device bytes."""
+
+    request_id: int
+    is_quick: bool = False
+    links: tuple[str, ...] = ("A", "own")
+    """As those of BenchPolicies, without B."""
+
+
+@dataclass(frozen=True, slots=True)
 class BenchPrediction:
     """Measure how well a later layer's choice is predicted, by hidden state and number of layers ahead."""
 
@@ -120,7 +130,15 @@ class BenchPrefill:
     """As those of BenchPolicies, without B."""
 
 
-Bench = BenchOverhead | BenchPolicies | BenchPrediction | BenchPrefill
+@dataclass(frozen=True, slots=True)
+class BenchDivergence:
+    """Measure how far this engine's numbers, and the library's bf16, are from the library in float32."""
+
+    request_id: int
+    num_tok: int = 384
+
+
+Bench = BenchOverhead | BenchPolicies | BenchStrategies | BenchPrediction | BenchPrefill | BenchDivergence
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +154,14 @@ class BenchPeers:
     num_rounds: int = 3
     prompt_tok: int = 200
     new_tok: int = 32
+
+
+@dataclass(frozen=True, slots=True)
+class CountTokens:
+    """Count the tokens of texts as they are inside a message. -> TokensCounted. Waits its turn behind an answer."""
+
+    request_id: int
+    texts: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +194,8 @@ class BuildProfile:
     """At most so many; None: all."""
     num_new_tok: int = RECORDED_TOK
     """Tokens written per prompt at most."""
+    has_predictor: bool = False
+    """Also train the predictor of the next layer's selection on what was recorded; takes minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +282,7 @@ Command = (
     | Submit
     | Cancel
     | SetMode
+    | CountTokens
     | SetDomain
     | SetStrategy
     | Verify

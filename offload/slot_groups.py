@@ -56,6 +56,14 @@ class SlotGroups:
         """The layers that use a group."""
         return [layer for layer, of in enumerate(self.group_of_layer) if of == group]
 
+    def can_be_absent(self, geometry: Geometry) -> tuple[bool, ...]:
+        """Per layer, whether its group has fewer slots than its layers have experts."""
+        experts = [
+            sum(geometry.layers[layer].num_experts for layer in self.layers_of(group))
+            for group in range(len(self.slots))
+        ]
+        return tuple(self.slots[group] < experts[group] for group in self.group_of_layer)
+
     def slot_bytes(self, geometry: Geometry) -> tuple[int, ...]:
         """Per group, the bytes of a slot: those of the largest expert of its layers."""
         return tuple(

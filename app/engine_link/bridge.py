@@ -258,8 +258,10 @@ class EngineBridge:
                 self._note_prefill(event)
             case EngineReady():
                 self.state, self.ready, self.failure = EngineState.READY, event, None
-            case StrategySet(_, effective) if self.ready is not None:
+            case StrategySet(strategy, effective) if self.ready is not None:
                 self.ready = replace(self.ready, effective=effective)
+                if strategy != self.config.strategy:
+                    self.config = replace(self.config, strategy=strategy)
             case ModeChanged(mode):
                 self.mode = mode
                 self.wanted_mode = None if self.wanted_mode == mode else self.wanted_mode

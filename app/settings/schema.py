@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import fields
 
+from app.formatting import alert
 from app.settings.setting import Kind, Setting, Value
 from engine import config
 
@@ -157,6 +158,8 @@ SETTINGS: tuple[Setting, ...] = (
     _app("chat.system_prompt", "System prompt",
          "Sent before the first question of a new chat, in place of the domain's.",
          _CHAT, Kind.LONG_TEXT, unset="the domain's", flags="-s --system"),
+    _app("chat.preset", "Preset", "Of your presets, the one that a new chat begins with; /preset lists them.",
+         _CHAT, Kind.TEXT, unset="none", flags="-p --preset"),
     _app("chat.thinking", "Thinking",
          "Whether, or how hard, a model thinks before it answers, where its template supports that.",
          _CHAT, Kind.CHOICE, unset=_MODELS_OWN, choices=("off", "on", "low", "medium", "high"), flags="--thinking"),
@@ -164,6 +167,12 @@ SETTINGS: tuple[Setting, ...] = (
          _SCREEN, Kind.CHOICE, THEME_SYSTEM, choices=(THEME_SYSTEM, THEME_DARK, THEME_LIGHT, THEME_CONTRAST)),
     _app("screen.panel_rate", "Panel rate", "How often a second the panels are drawn while the engine works.",
          _SCREEN, Kind.INTEGER, 4, low=1, high=8),
+    _app("screen.notify", "Notify",
+         "How the end of an answer is told while the terminal is not in front, or when the answer took long: by the"
+         " bell, or by a notification of the desktop, which not every terminal shows.",
+         _SCREEN, Kind.CHOICE, alert.OFF, choices=alert.KINDS, flags="--notify"),
+    _app("screen.notify_after", "Notify after", "An answer took long from so many seconds on.",
+         _SCREEN, Kind.INTEGER, 30, low=1, high=86_400),
 )  # fmt: skip
 
 KEYS_TABLE = "keys"

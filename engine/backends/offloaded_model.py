@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
+from engine.arrays import Array
 from engine.backends.backend import Backend
 from engine.backends.calibration import Calibration
 from engine.backends.choice import open_backend
@@ -17,12 +15,13 @@ from engine.config import APPROX, AUTO, FULL_LAYER, EngineConfig, SamplingConfig
 from engine.events import LoadProgress
 from engine.experts.expert_runtime import ExpertRuntime
 from engine.experts.step_state import StepState
-from engine.plan import machine
-from engine.plan.budget import budget_for, with_measured_workspace
+from engine.plan.budget import budget_for, replanned, staging_slots_of, with_measured_workspace
 from engine.plan.model_plan import ChunkNeeds
 from engine.profiles.past_requests import PastRequests
+from engine.profiles.predictor_store import PredictorStore
 from engine.profiles.tuned_eviction import tuned_eviction
 from engine.sampling.sampler import Sampler
+from offload.policies.forecast.selection_predictor import SelectionPredictor
 from offload.policies.inputs import PolicyInputs
 from offload.slot_groups import SlotGroups
 
@@ -44,7 +43,6 @@ class OffloadedModel:
         `check_tokenizer` may refuse the model before a weight is read. Raises what it raises, MoeChatError,
         OffloadError, WaitCancelled, and closes everything first."""
         self.config, self._always_predict = config, always_predict
-        torch.set_num_threads(config.compute_threads or machine.num_cores())
         backend, self.why_backend = open_backend(config, folder, is_cancelled)
         self.backend: Backend = backend
         self.fingerprint = fingerprint(folder)
@@ -55,6 +53,8 @@ class OffloadedModel:
         self._needs = needs
         self.is_whole = False
         """The experts' runtime is built: the model can answer."""
+        self.predictor_about = ""
+        """Of the trained predictor that is in use, for a person."""
         try:
             backend.load(
                 self.budget,
@@ -65,6 +65,7 @@ class OffloadedModel:
             self.loaded = backend.loaded
             self.tuned = tuned_eviction(self.fingerprint)
             self.past_requests = PastRequests(self.fingerprint, backend.plan.geometry)
+            self.load_predictor = self._kept_predictor
             on_progress(LoadProgress("warm-up", 0, 0, ""))
             self._prepare(needs)
             on_progress(LoadProgress("expert slots", 0, self.budget.slot_bytes))
@@ -85,23 +86,22 @@ class OffloadedModel:
         num_layers = self.loaded.plan.geometry.num_layers
         self.num_predicted_layers = sum(self.lookahead.can_predict(i, i + 1) for i in range(num_layers - 1))
         measured_bytes = backend.measure_workspace(needs, self.budget)
-        self._workspace_bytes = max(measured_bytes, self.budget.workspace_bytes)
         if measured_bytes > self.budget.workspace_bytes:
             self.budget = with_measured_workspace(
                 self.config, self.loaded.plan, needs, self.budget, measured_bytes, self.fingerprint
             )
 
+    def _kept_predictor(self, domain: str | None) -> SelectionPredictor | None:
+        kept = PredictorStore(self.fingerprint, self.loaded.plan.geometry).best_for(domain)
+        self.predictor_about = "" if kept is None else f"trained on {kept.domain} ({kept.about})"
+        return None if kept is None else kept.predictor
+
     def set_strategy(self, config: EngineConfig) -> None:
         """Runs under another strategy from now on, within the same bytes; weights and KV cache stay as they are, the
         expert cache is empty afterwards. `config` differs from the present one in its policies alone. Raises
         BudgetError, with nothing changed, and what `rebuild` raises: then call only `rebuild` or `close`."""
-        is_given = config.memory_bytes is not None or config.residency is not None
-        within = config if is_given else replace(config, memory_bytes=self.budget.budget_bytes)
-        budget = with_measured_workspace(
-            within, self.loaded.plan, self._needs, self.budget, self._workspace_bytes, self.fingerprint
-        )
-        self.budget = budget
-        self.rebuild(config, budget.groups, keeps_context=True)
+        self.budget = replanned(config, self.loaded.plan, self._needs, self.budget, self.config, self.fingerprint)
+        self.rebuild(config, self.budget.groups, keeps_context=True)
 
     def rebuild(self, config: EngineConfig, groups: SlotGroups, *, keeps_context: bool = False) -> None:
         """Builds the experts' runtime anew, with other policies, link or slots; the expert cache and the KV cache are
@@ -114,9 +114,15 @@ class OffloadedModel:
         prefill = config.policies.prefill
         has_layer_staging = self.budget.has_layer_staging if prefill == AUTO else prefill == FULL_LAYER
         loaded, geometry = self.loaded, self.loaded.plan.geometry
+        staging_slots = staging_slots_of(config.policies, loaded.plan)
         runtime = self._runtime = ExpertRuntime(
-            *(config, geometry, loaded.store, groups, has_layer_staging),
-            PolicyInputs(geometry, weights=self.tuned.weights, load_collection=lambda: self.past_requests.collection),
+            *(config, geometry, loaded.store, groups, has_layer_staging, staging_slots),
+            PolicyInputs(
+                geometry,
+                weights=self.tuned.weights,
+                load_collection=lambda: self.past_requests.collection,
+                load_predictor=lambda: self.load_predictor(config.domain),
+            ),
         )
         backend = self.backend
         runtime.connect(
@@ -173,12 +179,11 @@ class OffloadedModel:
         """EXACT or APPROX from the next step on."""
         self.state.is_approx = mode == APPROX
 
-    def greedy_ids(self, prompt: list[int], num_new_tok: int) -> tuple[list[int], torch.Tensor]:
+    def greedy_ids(self, prompt: list[int], num_new_tok: int) -> tuple[list[int], Array]:
         """Greedy token ids on an empty KV cache, and the logits [vocab] at the prompt's end. For proofs and benches."""
         self.decoder.cache.reset()
         logits = self.decoder.prefill(prompt, lambda done_tok: None)
-        first = logits.clone()
-        return list(self.decoder.tokens(logits, Sampler(SamplingConfig(temperature=0.0)), num_new_tok)), first
+        return list(self.decoder.tokens(logits, Sampler(SamplingConfig(temperature=0.0)), num_new_tok)), logits
 
     def close(self) -> None:
         """Stops the link and closes the checkpoint's files. Safe to call twice."""

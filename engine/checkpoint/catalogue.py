@@ -20,7 +20,7 @@ from engine.checkpoint.cross_check import contradiction
 from engine.checkpoint.gguf.header import GgufFile, read_gguf
 from engine.checkpoint.gguf.location import find_gguf, model_name
 from engine.checkpoint.gguf.split_files import MissingParts
-from engine.checkpoint.gguf.summary import summary_of
+from engine.checkpoint.gguf.summary import problem_of, summary_of
 from engine.checkpoint.gguf_places import HUB, OWN, Found, ggufs_in_folder, in_snapshot, known_places, listed
 from engine.checkpoint.header import TruncatedFile, read_header
 from engine.checkpoint.hub_cache import hub_cache as hub_cache  # the place, read from here by the app
@@ -145,7 +145,8 @@ def _describe_gguf(found: Found, examine: Examine) -> ModelEntry:
     try:
         file = read_gguf(path)
         summary = summary_of(file)
-        examined = examine(file) if not summary.problem else Examined()
+        may_run = not problem_of(file, has_tokenizer=True)
+        examined = examine(file) if may_run else Examined()
     except UnsupportedModelError as error:
         return _refused(found, _within(path.parent, error).removeprefix(f"{path.name}: "))
     except MissingParts as error:
@@ -154,7 +155,7 @@ def _describe_gguf(found: Found, examine: Examine) -> ModelEntry:
         return _refused(found, f"damaged: {_within(path.parent, error)}")
     except OSError as error:
         return _refused(found, f"cannot be read: {why(error)}")
-    problem = summary.problem or examined.problem
+    problem = (summary.problem if not (may_run and examined.has_tokenizer) else "") or examined.problem
     return ModelEntry(
         found.name or model_name(path),
         found.location or str(path),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from engine.checkpoint.config_file import CONFIG_FILE
 from engine.checkpoint.config_summary import has_config
-from engine.checkpoint.hub_gguf import HubName, hub_name
+from engine.checkpoint.hub_gguf import hub_name
 from engine.checkpoint.tokenizer_files import has_vocabulary
 from engine.child_process import answers_on_stdout, end_with_parent
 from engine.errors import ModelNotFoundError
@@ -22,9 +22,15 @@ _UNWANTED = ["*/*", "*.index.json"]
 
 def resolve_config(name: str, is_cancelled: Callable[[], bool]) -> Path:
     """The folder, which holds a config.json. Raises ModelNotFoundError, DownloadError and WaitCancelled."""
+    return local_config(name) or _download(name, is_cancelled)
+
+
+def local_config(name: str) -> Path | None:
+    """As `resolve_config`; None: a model of the hub that would have to be fetched. Raises ModelNotFoundError."""
     path = Path(os.path.expanduser(name))
-    if not path.is_dir() and hub_name(name) == HubName(name) and not path.exists():
-        return _cached(name) or _download(name, is_cancelled)
+    on_hub = hub_name(name)
+    if not path.exists() and on_hub is not None and not on_hub.tag:
+        return _cached(name)
     if not path.is_dir() or not has_config(path):
         what = "holds no config.json" if path.is_dir() else "is no folder"
         raise ModelNotFoundError(

@@ -59,3 +59,5 @@ class Examined(NamedTuple):
     problem: str = ""
     backend: str = ""
     costs: Costs | None = None
+    has_tokenizer: bool = False
+    """One was given beside the file."""

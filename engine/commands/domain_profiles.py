@@ -10,16 +10,22 @@ from engine.api import BuildProfile
 from engine.backends.offloaded_model import OffloadedModel
 from engine.commands.routing_recording import build_domain_profile, describe_profile
 from engine.commands.task_outcome import OnTaskProgress, TaskOutcome
+from engine.config import format_bytes
 from engine.errors import ConfigError
 from engine.events import DomainSet, ProfileState
+from engine.profiles.predictor_store import PredictorStore, Trained, accuracy_in_words
 from engine.profiles.prompt_sets import read_prompts, shipped_prompts
 from engine.profiles.store import ProfileStore
 from offload.errors import ProfileError
 from offload.nonuniform_budget import with_moved_slots
 from offload.replay.profile import DomainProfile
+from offload.replay.trace import RoutingTrace
 from offload.replay.trace_writer import TraceWriter
 from offload.residency.warming import warm_layers
 from offload.slot_groups import SlotGroups
+
+PREDICTOR_SHARE = 0.03
+"""Of the shortest decode step: what all predictions of a token may take together."""
 
 
 class DomainProfiles:
@@ -93,6 +99,7 @@ class DomainProfiles:
             on_progress,
             begun=writer,
         )
+        trained = self._train(writer.trace(), on_progress) if command.has_predictor else None
         self.drop_begun()
         path = self._store.save(profile)
         slots = self._engine.cache.slots_per_layer
@@ -103,7 +110,37 @@ class DomainProfiles:
             "num_tok": profile.num_tok,
             "expected_hit_rate": self._expected(profile),
         }
-        return TaskOutcome(True, report, (*describe_profile(profile, slots)[:2], f"kept in {path}"))
+        lines = (*describe_profile(profile, slots)[:2], f"kept in {path}")
+        if trained is not None:
+            lines += self._keep_predictor(command.domain, trained, report)
+        return TaskOutcome(True, report, lines)
+
+    def _train(self, trace: RoutingTrace, on_progress: OnTaskProgress) -> Trained:
+        """Raises ProfileError for too few prompts, WaitCancelled."""
+        from engine.profiles.predictor_training import TrainingRules, train_predictor
+
+        max_s = PREDICTOR_SHARE * self._engine.compute_floor_ms / 1000
+        return train_predictor(
+            trace, TrainingRules(max_inference_s=max_s), on_progress, self._engine.state.is_cancelled
+        )
+
+    def _keep_predictor(self, domain: str, trained: Trained, report: dict[str, object]) -> tuple[str, ...]:
+        path = PredictorStore(self._store.fingerprint, self._engine.loaded.plan.geometry).save(domain, trained)
+        accuracy, num_bytes = trained.accuracy, trained.predictor.num_bytes
+        report["predictor"] = {
+            "path": str(path),
+            "bytes": num_bytes,
+            "exact_top_k_rate": accuracy.exact_rate,
+            "at_least_half_rate": accuracy.half_rate,
+            "trained_on_prompts": trained.num_trained_on,
+            "held_out_prompts": trained.num_held_out,
+            "first_width": trained.predictor.history.shape[1],
+        }
+        widest = trained.predictor.history.shape[1]
+        return (
+            f"predictor: {accuracy_in_words(trained)}; {format_bytes(num_bytes)}, {widest} wide",
+            f"kept in {path}",
+        )
 
     def drop_begun(self) -> None:
         """Nobody goes on with a build that was interrupted: what it has recorded is forgotten."""

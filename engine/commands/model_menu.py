@@ -6,18 +6,23 @@ Light: a header is read and looked at as loading it would; neither torch nor a l
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 from engine.backends.ggml.estimate import costs_of
 from engine.backends.ggml.families import read_spec
+from engine.backends.ggml.given_config import GivenConfig, read_given_config
 from engine.backends.ggml.stored_gguf import stored_model
 from engine.backends.tokenizers.known_tokenizers import require_known_tokenizer
 from engine.checkpoint.catalogue import ModelEntry, describe_folder, find_models
+from engine.checkpoint.config_source import local_config
 from engine.checkpoint.gguf.header import GgufFile
 from engine.checkpoint.gguf.metadata import Metadata
+from engine.checkpoint.gguf.summary import problem_of
 from engine.checkpoint.model_entry import Examined
 from engine.config import GGML, EngineConfig
+from engine.errors import MoeChatError
 
 
 def list_models(folders: Sequence[Path], config: EngineConfig) -> tuple[ModelEntry, ...]:
@@ -33,6 +38,23 @@ def describe_model(path: Path, config: EngineConfig) -> ModelEntry:
 def examine(file: GgufFile, config: EngineConfig) -> Examined:
     """What the family says of a model, and its costs. Raises UnsupportedModelError and CheckpointError as a load does
     before its first weight."""
-    require_known_tokenizer(Metadata(file))
-    spec = read_spec(stored_model(file))
-    return Examined(backend=GGML, costs=costs_of(spec, config))
+    given = _given(config)
+    if given is not None:
+        given.require_agreement(file)
+    has_tokenizer = given is not None and given.has_tokenizer
+    if not has_tokenizer:
+        if problem := problem_of(file):
+            return Examined(problem)
+        require_known_tokenizer(Metadata(file))
+    spec = read_spec(stored_model(file, {} if given is None else given.numbers()))
+    return Examined(backend=GGML, costs=costs_of(spec, config), has_tokenizer=has_tokenizer)
+
+
+def _given(config: EngineConfig) -> GivenConfig | None:
+    """What `--config` names, where it is on this machine; a load tells what is wrong with it."""
+    if config.config_source is None:
+        return None
+    with suppress(MoeChatError):
+        folder = local_config(config.config_source)
+        return None if folder is None else read_given_config(folder)
+    return None

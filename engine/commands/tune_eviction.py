@@ -52,6 +52,11 @@ def tune_eviction(
         on_progress(stage, done, total)
 
     slots = engine.cache.slots_per_layer
+    if not engine.cache.slot_groups.is_per_layer:
+        raise ConfigError(
+            "Weights are tuned for slots of each layer's own, and all layers share one pool.",
+            "Tune under a strategy such as moe-core, or with --slots uniform.",
+        )
     if all(n >= layer.num_experts for n, layer in zip(slots, engine.loaded.plan.geometry.layers, strict=True)):
         raise ConfigError(
             "Every expert has a slot: nothing is ever evicted.", "Tune for a smaller budget, such as --residency 25%."

@@ -1,6 +1,6 @@
 """How prefill gets the experts that are not resident. It evicts nothing from the decode slots.
 
-Ring: experts one after the other through a few staging slots; the next is copied while this one is computed. Full
+Ring: experts one after the other through a few staging slots; the next ones are copied while this one is computed. Full
 layer: two buffers of a whole MoE layer each; while layer l+1 computes, the buffer that layer l has released loads layer
 l+2. After "MoE-CORE: Coordinated Expert Offload", "Mechanism": full-layer staging from floor(K_l / k_l) tokens on,
 selected experts only below. On either path empty decode slots are filled first.
@@ -15,8 +15,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Generator, Sequence
 from typing import NamedTuple, Protocol
 
-import torch
-
 from offload.geometry import Geometry
 from offload.link.lease import Lease
 from offload.link.staging import LayerStaging, StagingRing
@@ -24,6 +22,9 @@ from offload.residency.cache import ExpertCache
 
 RING, FULL_LAYER, SELECTIVE = "one expert at a time", "full layers, double-buffered", "selected experts only"
 """The paths, as the user reads them."""
+_READ_AHEAD_USES = 3
+"""Tokens that an expert gets on average, from which on the next layer's are read before its routing is known: 5 % of
+them would get none if routing were even."""
 
 
 class Fetched(NamedTuple):
@@ -31,8 +32,8 @@ class Fetched(NamedTuple):
 
     expert: int
     slot: int | None
-    staged: torch.Tensor | None
-    """uint8 [expert_bytes], valid until the next expert is asked for."""
+    staged: memoryview | None
+    """Its bytes, valid until the next expert is asked for."""
 
 
 class ExpertPrefill(Protocol):
@@ -42,8 +43,8 @@ class ExpertPrefill(Protocol):
     """How many layers' prefills took which path, since load."""
 
     def fetch(self, layer: int, experts: Sequence[int], num_tok: int) -> Generator[Fetched]:
-        """Submits the first copies, and yields each of `experts` (absent ones, most used first) in their order, once it
-        can be computed. Read to the end, or call `abandon`.
+        """Submits the first copies, and yields each of `experts` (absent ones) in their order, once it can be
+        computed. Read to the end, or call `abandon`.
 
         Raises WaitCancelled, ExpertReadError; copies on their way are given up then.
         """
@@ -55,51 +56,101 @@ class ExpertPrefill(Protocol):
 
 
 class RingPrefill:
-    """Experts one after the other, through as many staging slots as the ring has."""
+    """Experts one after the other, through as many staging slots as the ring has.
+
+    Slots are filled again once half of them are free, so that experts that follow each other in the file are read at
+    once. While a long prompt's last experts of a layer are computed, the next layer's are read already, from its first
+    absent one on: nearly all of them will be used.
+    """
 
     def __init__(
         self, cache: ExpertCache, ring: StagingRing, geometry: Geometry, is_cancelled: Callable[[], bool]
     ) -> None:
         self._cache, self._ring, self._geometry, self._is_cancelled = cache, ring, geometry, is_cancelled
         self.served: Counter[str] = Counter()
+        self._ahead_layer, self._ahead_end, self._num_ahead = -1, 0, 0
+        """The layer whose experts are read before its routing is known, up to which one, and how many those are."""
+        self._ahead: dict[int, Lease] = {}
+        """Those of them that are in the ring, or on their way there; the others are in empty decode slots."""
 
     def fetch(self, layer: int, experts: Sequence[int], num_tok: int) -> Generator[Fetched]:
         """See ExpertPrefill."""
         self.served[RING] += 1
-        num_bytes = self._geometry.layers[layer].expert_bytes
         started: deque[tuple[int, Lease, bool]] = deque()
         waiting = deque(experts)
-        while waiting and len(started) < self._ring.num_slots:
-            started.append(self._start(layer, waiting.popleft(), num_bytes))
-        return self._arriving(layer, started, waiting, num_bytes)
+        ahead = self._take_ahead(layer)
+        while waiting and waiting[0] in ahead:  # in another order they would block the ring
+            expert = waiting.popleft()
+            started.append((expert, ahead.pop(expert), True))
+        for lease in ahead.values():
+            self._ring.free(lease.slot)
+        self._fill(layer, started, waiting)
+        return self._arriving(layer, started, waiting, num_tok)
 
     def _arriving(
-        self, layer: int, started: deque[tuple[int, Lease, bool]], waiting: deque[int], num_bytes: int
+        self, layer: int, started: deque[tuple[int, Lease, bool]], waiting: deque[int], num_tok: int
     ) -> Generator[Fetched]:
-        ring = self._ring
+        ring, is_read = self._ring, False
         try:
             while waiting or started:
-                while waiting and len(started) < ring.num_slots:
-                    started.append(self._start(layer, waiting.popleft(), num_bytes))
+                if len(started) <= ring.num_slots - max(ring.num_slots // 2, 1):
+                    self._fill(layer, started, waiting)
+                    if not waiting:
+                        self._read_ahead(layer + 1, num_tok)
                 expert, lease, is_staged = started.popleft()
                 if lease.copy is not None:
                     lease.copy.wait(self._is_cancelled)
                 if is_staged:
-                    yield Fetched(expert, None, ring.tensor(lease.slot))
+                    yield Fetched(expert, None, ring.memory(lease.slot))
                     ring.free(lease.slot)
                 else:
                     yield Fetched(expert, lease.slot, None)
+            is_read = True
         finally:
-            self.abandon()
+            if is_read:
+                self._cache.count_staged(ring.take_landed())
+            else:
+                self.abandon()
 
-    def _start(self, layer: int, expert: int, num_bytes: int) -> tuple[int, Lease, bool]:
-        lease = self._cache.claim_free(layer, expert)
-        if lease is not None:
-            return expert, lease, False
-        return expert, self._ring.load(layer, expert, num_bytes, self._is_cancelled), True
+    def _fill(self, layer: int, started: deque[tuple[int, Lease, bool]], waiting: deque[int]) -> None:
+        slots = self._ring.num_slots
+        while waiting and len(started) < (2 * slots if self._cache.has_empty_slot(layer) else slots):
+            expert = waiting.popleft()
+            lease = self._cache.claim_free(layer, expert)
+            started.append((expert, lease or self._load(layer, expert), lease is None))
+
+    def _load(self, layer: int, expert: int) -> Lease:
+        num_bytes = self._geometry.layers[layer].expert_bytes
+        return self._ring.load(layer, expert, num_bytes, self._is_cancelled)
+
+    def _take_ahead(self, layer: int) -> dict[int, Lease]:
+        if self._ahead_layer != layer:
+            return {}
+        ahead, self._ahead, self._ahead_layer = self._ahead, {}, -1
+        return ahead
+
+    def _read_ahead(self, layer: int, num_tok: int) -> None:
+        """Loads the next layer's first absent experts into empty decode slots, or free slots of the ring."""
+        if layer >= self._geometry.num_layers:
+            return
+        shape = self._geometry.layers[layer]
+        if num_tok * shape.top_k < _READ_AHEAD_USES * shape.num_experts:
+            return
+        if self._ahead_layer != layer:
+            self._cache.settle(layer)
+            self._ahead_layer, self._ahead_end, self._num_ahead = layer, 0, 0
+        absent = [e for e in range(self._ahead_end, shape.num_experts) if self._cache.is_absent(layer, e)]
+        for expert in absent[: min(self._ring.num_free, self._ring.num_slots - self._num_ahead)]:
+            if self._cache.claim_free(layer, expert) is None:
+                self._ahead[expert] = self._load(layer, expert)
+            self._ahead_end = expert + 1
+            self._num_ahead += 1
 
     def abandon(self) -> None:
         """See ExpertPrefill."""
+        if self._ahead_layer >= 0:
+            self._cache.release(self._ahead_layer)
+        self._ahead, self._ahead_layer = {}, -1
         self._ring.free_all()
         self._cache.count_staged(self._ring.take_landed())
 
@@ -141,7 +192,7 @@ class LayerPrefill:
                 lease = claimed.get(expert)
                 if lease is None:
                     self._staging.wait_expert(layer, expert, self._is_cancelled)
-                    yield Fetched(expert, None, self._staging.tensor(layer, expert))
+                    yield Fetched(expert, None, self._staging.memory(layer, expert))
                     continue
                 if lease.copy is not None:
                     lease.copy.wait(self._is_cancelled)

@@ -54,8 +54,7 @@ class Prefetching:
         self._window = OverlapWindow(geometry, _LAUNCH_OVERHEAD_S)
         self._expert_bytes = [layer.expert_bytes for layer in geometry.layers]
         self._num_ahead = prefetcher.num_layers_ahead
-        slots = cache.slots_per_layer
-        can_be_absent = [slots[i] < layer.num_experts or always_predict for i, layer in enumerate(geometry.layers)]
+        can_be_absent = [some or always_predict for some in cache.slot_groups.can_be_absent(geometry)]
         self._targets = [
             [
                 ahead
@@ -97,6 +96,11 @@ class Prefetching:
         return int(getattr(self._prefetcher, "depth", self._last_depth))
 
     @property
+    def source(self) -> str:
+        """Where its forecasts come from: `offload.policies.forecast`."""
+        return self._prefetcher.source
+
+    @property
     def waits_for_first_expert(self) -> bool:
         """Whether `look_ahead` is to be called once the layer's first experts are computed."""
         return self._prefetcher.waits_for_first_expert
@@ -113,16 +117,21 @@ class Prefetching:
             return
         self.predictions.pop(layer + 1, None)
         window = self._window_at(layer, leases) if self._prefetcher.needs_window else None
-        forecasts = self._forecasts(layer, targets)
+        asked: list[int] = []
+        forecasts = self._forecasts(layer, targets, asked)
         outlook = Outlook(forecasts, window, layer, self._cache.is_absent, self._cache.num_prefetching)
         wanted = self._prefetcher.plan(outlook)
         self._last_depth = len(wanted)
         for ahead, chosen in groupby(wanted, key=itemgetter(0)):
             self._cache.prefetch(ahead, [expert for _, expert in chosen], self._expected.get(ahead, ()))
+        for ahead in set(asked).difference(at for at, _ in wanted):
+            if self._cache.num_loading(ahead):  # what was wrongly predicted before is given up
+                self._cache.prefetch(ahead, (), self._expected[ahead])
 
-    def _forecasts(self, layer: int, targets: Sequence[int]) -> Iterator[Forecast]:
-        """The forecasts of the layers ahead, each predicted when the prefetcher asks for it."""
+    def _forecasts(self, layer: int, targets: Sequence[int], asked: list[int]) -> Iterator[Forecast]:
+        """The forecasts of the layers ahead, each predicted and added to `asked` when the prefetcher asks for it."""
         for ahead in targets:
+            asked.append(ahead)
             predicted = self._expected[ahead] = list(dict.fromkeys(self._lookahead.predict(layer, ahead)))
             if ahead == layer + 1:
                 self.predictions[ahead] = predicted

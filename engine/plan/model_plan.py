@@ -45,6 +45,10 @@ class ModelPlan:
     conversion_bytes: int
     """What a link thread needs beside slots: to convert an expert, or for the ends of its reads."""
     model_context_tok: int
+    staging_slots: int = 3
+    """Of prefill's ring."""
+    may_stage_layers: bool = True
+    """Whether two buffers of a whole layer take the ring's place where they are affordable."""
     runtime_margin_bytes: int = 176 << 20
     """What the back end's libraries allocate while they run. By default torch's: mostly oneDNN's compiled kernels,
     whose number `engine.client` limits."""

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic, perf_counter
 
-import torch
-
-from engine.api import Submit
+from engine.api import CountTokens, Submit
+from engine.arrays import Array
 from engine.backends.offloaded_model import OffloadedModel
 from engine.chat.chat_template import ChatTemplate
 from engine.chat.end_tokens import end_tokens
@@ -34,6 +33,7 @@ from engine.events import (
     Profiles,
     Snapshot,
     StrategySet,
+    TokensCounted,
     TurnEnded,
 )
 from engine.process.failures import failure_of
@@ -120,14 +120,21 @@ class Session:
         self.publish()
 
     def set_strategy(self, strategy: str) -> None:
-        """Answers under another strategy from now on, and tells; the conversation stays computed. Raises BudgetError,
-        with nothing changed, ConfigError."""
-        self.engine.set_strategy(self.engine.config.with_strategy(strategy))
-        self.telemetry = Telemetry(self.engine)
-        self.telemetry.mode = self.mode
-        self.telemetry.see(self.engine.decoder.cache)
-        self._emit(StrategySet(strategy, effective(self.engine, self.mode)))
-        self.publish()
+        """Answers under another strategy from now on; the conversation stays computed. Tells which one is in effect,
+        also where it raises BudgetError, with nothing changed."""
+        try:
+            self.engine.set_strategy(self.engine.config.with_strategy(strategy))
+        finally:
+            if self.engine.is_whole:
+                self.telemetry = Telemetry(self.engine)
+                self.telemetry.mode = self.mode
+                self.telemetry.see(self.engine.decoder.cache)
+                self._emit(StrategySet(self.engine.config.strategy, effective(self.engine, self.mode)))
+                self.publish()
+
+    def count_tokens(self, command: CountTokens) -> None:
+        """Tells how many tokens each text takes inside a message. Raises CheckpointError."""
+        self._emit(TokensCounted(command.request_id, tuple(map(self._prompts.count, command.texts))))
 
     def tell_profiles(self) -> None:
         """Which profiles there are."""
@@ -227,7 +234,7 @@ class Session:
             self._between_tokens(turn)
         return LENGTH if asked is not None and turn.record.new_tok == asked else CONTEXT_FULL
 
-    def _read_prompt(self, turn: Turn) -> torch.Tensor:
+    def _read_prompt(self, turn: Turn) -> Array:
         """The logits [vocab] after the prompt.
 
         An answer that goes on lacks its last token's alone: that is a decode step, as it would have been without the

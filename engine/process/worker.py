@@ -16,11 +16,10 @@ from engine.api import (
     Bench,
     BenchOverhead,
     BenchPeers,
-    BenchPolicies,
-    BenchPrediction,
     BuildProfile,
     Close,
     Command,
+    CountTokens,
     DeleteProfile,
     Diagnose,
     Load,
@@ -49,9 +48,6 @@ from engine.events import (
 from engine.process.failures import failure_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from engine.backends.offloaded_model import OffloadedModel
     from engine.commands.task_outcome import OnTaskProgress, TaskOutcome
     from engine.process.mailboxes import Inbox, Outbox
     from engine.process.session import Session
@@ -139,6 +135,8 @@ class Worker:
             self._loaded().set_domain(command.domain)
         elif isinstance(command, SetStrategy):
             self._set_strategy(command.strategy)
+        elif isinstance(command, CountTokens):
+            self._loaded().count_tokens(command)
         elif isinstance(command, _Task):
             outcome = self._run_task(command)
             self._outbox.put(TaskEnded(command.request_id, outcome.is_ok, outcome.report, outcome.lines))
@@ -273,7 +271,9 @@ class Worker:
 
             return verify(session.engine, command.num_tok, progress, is_cancelled)
         if isinstance(command, Bench):
-            return _run_bench(session.engine, command, progress, is_cancelled)
+            from engine.commands.bench.run import run_bench
+
+            return run_bench(session.engine, command, progress, is_cancelled)
         if isinstance(command, RecordTrace):
             from engine.commands.record_trace import record_trace
 
@@ -288,26 +288,6 @@ class Worker:
             return session.profiles.show(command.domain, command.has_plan)
         assert isinstance(command, DeleteProfile), command
         return session.profiles.delete(command.domain)
-
-
-def _run_bench(
-    engine: OffloadedModel, command: Bench, progress: OnTaskProgress, is_cancelled: Callable[[], bool]
-) -> TaskOutcome:
-    if isinstance(command, BenchOverhead):
-        from engine.commands.bench.overhead import bench_overhead
-
-        return bench_overhead(engine, command.num_rounds, progress, is_cancelled)
-    if isinstance(command, BenchPolicies):
-        from engine.commands.bench.policies import bench_policies
-
-        return bench_policies(engine, command.is_quick, command.links, progress, is_cancelled)
-    if isinstance(command, BenchPrediction):
-        from engine.commands.bench.prediction import bench_prediction
-
-        return bench_prediction(engine, command.is_quick, progress, is_cancelled)
-    from engine.commands.bench.prefill import bench_prefill
-
-    return bench_prefill(engine, command.is_quick, command.links, progress, is_cancelled)
 
 
 def _give_memory_back() -> None:

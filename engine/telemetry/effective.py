@@ -13,6 +13,7 @@ from engine.experts.expert_runtime import depth_in_effect
 from engine.lookahead.forms import describe_forms
 from engine.plan.budget import chunks_in_words
 from offload.budget import BudgetPlan
+from offload.policies.forecast import ACTIVATIONS, SELECTIONS, WHOLE_LAYER
 from offload.slot_groups import count_in_words
 
 
@@ -43,7 +44,6 @@ def effective(engine: OffloadedModel, mode: str) -> tuple[tuple[str, str], ...]:
     depth = f", depth {depth_in_effect(config, loaded.plan.geometry)}" if policies.prefetch != "none" else ""
     if engine.prefetching.is_adaptive:
         depth = ", depth by the overlap window"
-    predictable = describe_forms(engine.lookahead.forms()[1:])
     return (
         ("model", str(loaded.folder)),
         *_config_source(engine),
@@ -57,7 +57,7 @@ def effective(engine: OffloadedModel, mode: str) -> tuple[tuple[str, str], ...]:
         ("strategy", strategy_in_words(config)),
         ("mode", f"{mode}, alpha {config.alpha:g}"),
         ("eviction", f"history ({engine.tuned})" if policies.eviction == "history" else policies.eviction),
-        ("prefetch", f"{policies.prefetch}{depth}, {predictable}"),
+        ("prefetch", f"{policies.prefetch}{depth}, {_forecasts_in_words(engine)}"),
         ("link", describe_link(engine)),
         ("experts read", f"{loaded.store.reads}, {_as_stored(engine)}"),
         ("threads", f"{engine.threads}, {engine.link.num_threads} link"),
@@ -74,6 +74,15 @@ def slots_in_words(budget: BudgetPlan, num_experts: int) -> str:
     groups = budget.groups
     shown = f"{count_in_words(groups.slots)} of {num_experts} a layer" if groups.is_per_layer else groups.in_words()
     return f"{shown} ({budget.residency_rate:.0%} of the experts)"
+
+
+def _forecasts_in_words(engine: OffloadedModel) -> str:
+    source = engine.prefetching.source
+    if source == ACTIVATIONS:
+        return f"{engine.past_requests.collection.size} past requests"
+    if source == SELECTIONS:
+        return engine.predictor_about or "not trained: it counts which experts follow which"
+    return "every expert" if source == WHOLE_LAYER else describe_forms(engine.lookahead.forms()[1:])
 
 
 def strategy_in_words(config: EngineConfig) -> str:
@@ -113,6 +122,8 @@ def notices(engine: OffloadedModel) -> tuple[str, ...]:
         said.append(engine.tuned.problem)
     if engine.config.config_source is not None and not is_gguf(engine.loaded.folder):
         said.append("--config is for GGUF files; this model has a configuration of its own, which is used.")
+    if engine.past_requests.problem:
+        said.append(f"{engine.past_requests.problem} It is not used, and is written over.")
     said += engine.loaded.notices()
     if engine.budget.residency_rate >= 1:
         said.append("Every routed expert fits into the budget: nothing needs to be offloaded.")

@@ -12,6 +12,9 @@ PREFILL_PATHS = (AUTO, FULL_LAYER, RING, PIPELINE)
 through three buffers. Pipeline: the same through two, so that one is copied while one is computed. Auto: whole layers
 where two buffers are affordable, else the ring."""
 
+RING_SLOTS = 3
+"""Of the ring; the pipeline has two."""
+
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
@@ -35,7 +38,7 @@ class Strategy:
     @property
     def staging_slots(self) -> int:
         """Slots of prefill's staging ring."""
-        return 2 if self.prefill == PIPELINE else 3
+        return 2 if self.prefill == PIPELINE else RING_SLOTS
 
     def overridden(
         self, prefill: str | None, slots: str | None, eviction: str | None, prefetch: str | None

@@ -31,11 +31,13 @@ def _add_bench(commands: Commands) -> None:
         "bench",
         metavar="WHAT",
         nargs="?",
-        choices=("policies", "prediction", "prefill", "overhead", "peers"),
+        choices=("policies", "strategies", "prediction", "prefill", "overhead", "divergence", "peers"),
         default="policies",
         help="policies (default): the residency policies against each other and against the physical limit; "
+        "strategies: whole systems against each other, as published and at equal device bytes; "
         "prediction: which hidden state foretells routing best; prefill: the ways to get its experts, by prompt "
-        "length; overhead: a decode step against plain transformers; peers: a GGUF file against llama.cpp",
+        "length; overhead: a decode step against plain transformers; divergence: the KL to float32, beside that of "
+        "transformers' bf16; peers: a GGUF file against llama.cpp",
     )
     bench.add_argument("file", metavar="FILE", nargs="?", help="peers: the GGUF file (default: --model)")
     bench.add_argument("--quick", action="store_true", help="fewer prompts, tokens and rounds")
@@ -44,7 +46,7 @@ def _add_bench(commands: Commands) -> None:
         metavar="LIST",
         help="policies, prefill: A (a copy takes 0.95 of a layer), B (load-on-demand costs 1.75x all-resident), own "
         "(the real link), or a bandwidth such as 0.5GB/s, separated by commas (default: A,B,own; with --quick: A; "
-        "prefill, which has no B: A,own)",
+        "prefill and strategies, which have no B: A,own)",
     )
     add_count(bench, "--rounds", "overhead, peers: interleaved rounds (default: 30, peers: 3; with --quick peers: 1)")
     bench.add_argument(
@@ -54,7 +56,7 @@ def _add_bench(commands: Commands) -> None:
         "--memory)",
     )
     add_count(bench, "--prompt-tokens", "peers: prompt length", 200)
-    add_count(bench, "--tokens", "peers: tokens written", 32)
+    add_count(bench, "--tokens", "peers: tokens written; divergence: tokens read (default: 32, divergence: 384)")
     add_task_options(bench)
 
 
@@ -71,6 +73,11 @@ def _add_profile(commands: Commands) -> None:
     )
     add_prompt_options(build)
     build.add_argument("--name", metavar="NAME", help="the domain that a profile of your prompts is for")
+    build.add_argument(
+        "--predictor",
+        action="store_true",
+        help="also train the predictor of the next layer's experts that the strategy duoserve uses; takes minutes",
+    )
     shown = kinds.add_parser("show", help="show a profile: the hit-rate curve of every layer", epilog=EXIT_CODES)
     shown.add_argument("--plan", action="store_true", help="and how slots would be shared out by it, move by move")
     deleted = kinds.add_parser("delete", help="delete a profile", epilog=EXIT_CODES)

@@ -23,11 +23,13 @@ from app.engine_link.bridge import EngineLink
 from app.settings.settings import Settings
 from app.storage.paths import AppPaths
 from engine.api import (
+    BenchDivergence,
     BenchOverhead,
     BenchPeers,
     BenchPolicies,
     BenchPrediction,
     BenchPrefill,
+    BenchStrategies,
     Plan,
     ResetEviction,
     TuneEviction,
@@ -36,7 +38,17 @@ from engine.api import (
 from engine.config import EngineConfig, parse_residency
 from engine.events import UNLOADED, Failed, TaskEnded, TaskProgress
 
-_MEASURES = (Verify, BenchOverhead, BenchPeers, BenchPolicies, BenchPrediction, BenchPrefill, TuneEviction)
+_MEASURES = (
+    Verify,
+    BenchDivergence,
+    BenchOverhead,
+    BenchPeers,
+    BenchPolicies,
+    BenchPrediction,
+    BenchPrefill,
+    BenchStrategies,
+    TuneEviction,
+)
 """What is measured depends on the settings: they are told with it."""
 
 

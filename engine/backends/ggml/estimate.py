@@ -17,7 +17,7 @@ from engine.plan import machine
 from offload.budget import BudgetRequest, plan_budget
 from offload.errors import BudgetError
 
-_RUNTIME_BYTES: Final = 330 << 20
+_RUNTIME_BYTES: Final = 146 << 20
 """What the engine's process holds with its libraries, before a model."""
 _STAGING_SLOTS: Final = 3
 _WORKSPACE_BYTES: Final = 32 << 20
@@ -47,12 +47,12 @@ def _needed_bytes(request: BudgetRequest) -> int:
 
 
 def _request(spec: ModelSpec, config: EngineConfig) -> BudgetRequest:
+    from engine.backends.ggml.kv_cache import PADDING_TOK, bytes_per_tok  # 0.1 s: not for a menu without GGUF files
+
     num_link_threads = 1 if config.link_bytes_per_s is not None else config.link_threads
     hidden, vocabulary = spec.hidden_dim, spec.vocabulary_tok
     num_experts = max(len(layer.experts) for layer in spec.layers)
     prompt_per_tok = 4 * (2 * hidden + num_experts) + 4 * hidden + 24 * spec.top_k
-    from engine.backends.ggml.kv_cache import PADDING_TOK, bytes_per_tok  # 0.1 s: not for a menu without GGUF files
-
     kv_per_tok = bytes_per_tok(spec)
     return BudgetRequest(
         geometry=geometry_of(spec),

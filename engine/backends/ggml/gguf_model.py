@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from engine.backends.ggml.given_config import GivenConfig, num_rows, with_template
+from engine.backends.ggml.given_config import GivenConfig
+from engine.backends.ggml.given_tokenizer import load_given_tokenizer
 from engine.backends.ggml.number_formats import formats_in_words
 from engine.backends.ggml.stored_gguf import stored_model
 from engine.backends.ggml.tensor_types import BF16, F16, F32
+from engine.backends.ggml.tokenizer_of_folder import TokenizerOfFolder
 from engine.backends.ggml.weights import to_float32
 from engine.backends.tokenizers.folder_tokenizer import template_of_folder
-from engine.backends.tokenizers.gguf_tokenizer import GgufTokenizer, read_templates, read_tokenizer
+from engine.backends.tokenizers.gguf_tokenizer import GgufTokenizer, read_tokenizer
 from engine.checkpoint.config_file import text_part
 from engine.checkpoint.file_bytes import read_file
 from engine.checkpoint.gguf.header import GgufTensor, read_gguf
@@ -41,13 +43,15 @@ class GgufFiles:
         self.stored = stored_model(self._file, {} if given is None else given.numbers())
         self.number_format = formats_in_words(self.stored)
         self._tokenizer: GgufTokenizer | None = None
+        self._given_tokenizer: TokenizerOfFolder | None = None
+        if given is not None and given.has_tokenizer:
+            self._given_tokenizer = TokenizerOfFolder(given.folder)
 
     def load_tokenizer(self) -> Any:
         """See ModelFiles."""
         metadata = Metadata(self._file)
-        if self._given is not None and self._given.has_tokenizer:
-            tokenizer = self._given.load_tokenizer(num_rows(self._file))
-            return with_template(tokenizer, read_templates(metadata))
+        if self._given is not None and self._given_tokenizer is not None:
+            return load_given_tokenizer(self._given, self._given_tokenizer, metadata)
         self._tokenizer = read_tokenizer(metadata)
         tokenizer = self._tokenizer.tokenizer
         if self._given is not None and (template := template_of_folder(self._given.folder)):

@@ -12,7 +12,7 @@ from engine.checkpoint.gguf.header import GgufFile, GgufTensor
 
 
 def stored_model(file: GgufFile, given: Mapping[str, object] = MappingProxyType({})) -> StoredModel:
-    """Its numbers without the architecture's prefix, and its tensors. `given` numbers stand in for those it lacks."""
+    """Its numbers without the architecture's prefix, and its tensors. `given`: numbers that the file may lack."""
     prefix = f"{file.architecture}."
     numbers: dict[str, object] = {
         key.removeprefix(prefix): tuple(value) if isinstance(value, array) else value

@@ -35,12 +35,12 @@ class FastTokenizer:
         special: SpecialTokens,
         chat_template: str | Mapping[str, str] | None,
         name: str,
-        special_texts: Mapping[str, str] | None = None,
         texts: Mapping[int, str] = MappingProxyType({}),
+        special_texts: Mapping[str, str] | None = None,
     ) -> None:
-        """`name` is what it was made from. A template is a text, or several by name. `special_texts`: such as
-        `eos_token`, which templates may ask for; None: those of `special`. `texts` are those of tokens that the
-        library's decoder would write otherwise."""
+        """`name` is what it was made from. A template is a text, or several by name. `texts` are those of tokens that
+        the library's decoder would write otherwise. `special_texts`: such as `eos_token`, which templates may ask for;
+        None: those of `special`."""
         self.backend_tokenizer = backend
         self.chat_template = chat_template
         self.name_or_path = name

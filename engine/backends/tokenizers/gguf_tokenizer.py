@@ -79,8 +79,7 @@ def read_tokenizer(metadata: Metadata) -> GgufTokenizer:
     _add_frame(metadata, backend, special, adds_bos)
     by_text = {number for number in vocabulary.of_kind(CONTROL) if vocabulary.tokens[number] in _ENDS_BY_TEXT}
     texts = dict.fromkeys(vocabulary.of_kind(UNUSED), "") | (_own_texts(backend, vocabulary) if is_byte_level else {})
-    name = str(metadata.file.paths[0])
-    tokenizer = FastTokenizer(backend, special, read_templates(metadata), name, texts=texts)
+    tokenizer = FastTokenizer(backend, special, read_templates(metadata), str(metadata.file.paths[0]), texts)
     return GgufTokenizer(tokenizer, frozenset({number for number in ends if number is not None} | by_text))
 
 

@@ -14,9 +14,9 @@ from engine.errors import UnsupportedModelError
 from offload.bounded_json import shown
 
 _MAX_COUNT = 1 << 20
+_WITH_OR_WITHOUT_EXPERTS: Final = "llama"
 _WORTH_NAMING: Final = 0.01
 """Of the bytes: norms and routers in float32 are not what a file is known by."""
-_WITH_OR_WITHOUT_EXPERTS: Final = "llama"
 _TOKENS: Final = "tokenizer.ggml.tokens"
 
 

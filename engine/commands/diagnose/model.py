@@ -25,6 +25,7 @@ from engine.commands.plan_model import plan_model
 from engine.config import DEMO_MODEL, EngineConfig, format_bytes
 from engine.demo.location import built_demo
 from engine.demo.model import NEEDED_BYTES
+from offload.link.expert_source import CACHED
 
 _SLOW_BYTES_PER_S = 200e6
 
@@ -35,6 +36,7 @@ class ModelExamination:
     def __init__(self, config: EngineConfig, is_cancelled: Callable[[], bool]) -> None:
         self._config, self._is_cancelled = config, is_cancelled
         self._folder: Path | None = None
+        self._keeps_cached = False
 
     def steps(self) -> Iterator[tuple[str, Callable[[], Check]]]:
         """See Examination."""
@@ -90,6 +92,7 @@ class ModelExamination:
         report = plan_model(self._config, folder, self._is_cancelled).report
         budget, slots = report["budget_bytes"], report["slots"]
         residency, context_tok = report["residency"], report["context_tok"]
+        self._keeps_cached = bool(report["keeps_files_cached"])
         assert isinstance(budget, int)
         found = f"{format_bytes(budget)}: {slots} ({residency:.0%} of the experts)"
         return Check("fit", OK, f"{found}, context {context_tok} tokens")
@@ -99,6 +102,8 @@ class ModelExamination:
         if trial is None:
             return Check("link", WARN, "not measured: no expert was found in the files")
         found = f"{format_bytes(trial.num_bytes)} of experts at {_rate(trial.bytes_per_s)}, reads are {trial.reads}"
+        if self._keeps_cached:
+            found += f"; the chat reads them {CACHED}"
         if self._config.link_bytes_per_s is not None:
             found += f"; the chat's link is emulated at {_rate(self._config.link_bytes_per_s)}"
         if trial.bytes_per_s < _SLOW_BYTES_PER_S:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -29,8 +30,9 @@ class ActivationCollection:
         self.version = 0
         """Rises with every change."""
         self._counts = np.zeros((capacity, *self.shape), np.uint32)
-        self._rows = np.zeros((geometry.num_layers, capacity, widest), np.float32)
-        """Counts divided by their row's sum: how likely a token of the layer goes to each expert."""
+        self._rows = np.zeros((geometry.num_layers, widest, capacity), np.float32)
+        """Counts divided by their row's sum: how likely a token of the layer goes to each expert. What all entries have
+        for one expert is side by side."""
         self._row_squares = np.zeros((geometry.num_layers, capacity), np.float32)
 
     @property
@@ -47,10 +49,11 @@ class ActivationCollection:
         """uint32 [size, layers, experts]."""
         return self._counts[: self.size]
 
-    def row_products(self, layer: int, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """One layer's part of the match of a row [experts] with every entry: (products, squares of the entries' rows),
-        float32 [size] both."""
-        return self._rows[layer, : self.size] @ row, self._row_squares[layer, : self.size]
+    def row_products(self, layer: int, experts: Sequence[int], shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """One layer's part of the match with every entry, by one product: of a row that is `shares` (float32) at
+        `experts` and 0 elsewhere. (products, squares of the entries' rows), float32 [size] both."""
+        own = self._rows[layer].take(experts, axis=0)
+        return (shares @ own)[: self.size], self._row_squares[layer, : self.size]
 
     def add(self, counts: np.ndarray) -> None:
         """Takes a request's matrix in; one without tokens is left out. Raises ValueError for another shape."""
@@ -61,12 +64,12 @@ class ActivationCollection:
         rows = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
         place = self.size if self.size < self.capacity else self._most_similar(rows.astype(np.float32))
         self._counts[place] = np.minimum(counts, np.iinfo(np.uint32).max)
-        self._rows[:, place] = rows
+        self._rows[:, :, place] = rows
         self._row_squares[:, place] = (rows * rows).sum(axis=1)
         self.size = max(self.size, place + 1)
         self.version += 1
 
     def _most_similar(self, rows: np.ndarray) -> int:
-        products = np.einsum("lne,le->n", self._rows[:, : self.size], rows)
+        products = np.einsum("len,le->n", self._rows[:, :, : self.size], rows)
         lengths = np.sqrt(self._row_squares[:, : self.size].sum(axis=0))
         return int(np.argmax(products / np.maximum(lengths, 1e-12)))

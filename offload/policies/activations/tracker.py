@@ -30,8 +30,6 @@ class ActivationTracker:
         self._decode, self._prefill = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
         self._is_decode = False
         self._products = self._squares = np.zeros(0, np.float32)
-        self._own_square = 0.0
-        self._row = np.zeros(shape[1], np.float32)
         self._distance = (1 - np.arange(shape[0]) / max(shape[0], 1)).astype(np.float32)[:, None]
         self.match: int | None = None
         """The entry of the collection that the iteration resembles most; that of the last layer or iteration until the
@@ -49,27 +47,27 @@ class ActivationTracker:
 
     def begin_iteration(self, *, is_decode: bool) -> None:
         """See RoutingObserver."""
-        self._is_decode, self._own_square = is_decode, 0.0
+        self._is_decode = is_decode
         self._products = np.zeros(self.collection.size, np.float32)
-        self._squares = np.zeros(self.collection.size, np.float32)
+        self._squares = np.full(self.collection.size, 1e-12, np.float32)
         if self._version != self.collection.version:
             self._forget_match()
 
     def routed(self, layer: int, experts: Sequence[int], num_tok: Sequence[int]) -> None:
-        """See RoutingObserver. Cosine over the rows up to this layer, one product of a matrix and a vector a layer."""
-        (self._decode if self._is_decode else self._prefill)[layer, list(experts)] += num_tok
+        """See RoutingObserver. Cosine over the rows up to this layer: one product a layer is added to those before. The
+        length of the iteration's own rows is the same for every entry, and left out."""
+        own = (self._decode if self._is_decode else self._prefill)[layer]
+        for expert, tokens in zip(experts, num_tok, strict=True):
+            own[expert] += tokens
         if self.match is None:
             self._keep = None
         if not self._is_decode or not self.collection.size:
             return
-        row = self._row
-        row[:] = 0
-        row[list(experts)] = np.asarray(num_tok, np.float32) / sum(num_tok)
-        products, squares = self.collection.row_products(layer, row)
+        shares = np.array(num_tok, np.float32) / sum(num_tok)
+        products, squares = self.collection.row_products(layer, experts, shares)
         self._products += products
         self._squares += squares
-        self._own_square += float(row @ row)
-        best = int(np.argmax(self._products / np.sqrt(np.maximum(self._squares, 1e-12))))
+        best = int((self._products * self._products / self._squares).argmax())
         if best != self.match:
             self.match, self._keep = best, None
 

@@ -9,10 +9,13 @@ from offload.policies.inputs import PolicyInputs, Row, make_policy
 
 ROUTERS: Final = "routers"
 """Later layers' own routers on this layer's hidden state: the back end gives it."""
+ACTIVATIONS, SELECTIONS, WHOLE_LAYER = "activations", "selections", "whole-layer"
+"""Past requests' activation matrices, which a prefetcher reads by itself; what was selected so far; every expert."""
 
 _REGISTRY: Final[dict[str, Row]] = {
-    "whole-layer": ("offload.policies.forecast.whole_layer", "WholeLayerForecaster", ("geometry",)),
-    "selections": ("offload.policies.forecast.selections", "SelectionForecaster", ("geometry", "predictor")),
+    ACTIVATIONS: ("offload.policies.forecast.nothing", "NothingForecaster", ()),
+    WHOLE_LAYER: ("offload.policies.forecast.whole_layer", "WholeLayerForecaster", ("geometry",)),
+    SELECTIONS: ("offload.policies.forecast.selections", "SelectionForecaster", ("geometry", "predictor")),
 }
 
 

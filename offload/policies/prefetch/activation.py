@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from offload.policies.activations.tracker import ActivationTracker
-from offload.policies.forecast import ROUTERS
+from offload.policies.forecast import ACTIVATIONS
 from offload.policies.prefetch import Outlook
 
 
@@ -20,8 +20,7 @@ class ActivationPrefetcher:
     num_layers_ahead = 0
     needs_window = False
     waits_for_first_expert = False
-    source = ROUTERS
-    """None is asked."""
+    source = ACTIVATIONS
 
     def __init__(self, depth: int, activations: ActivationTracker) -> None:
         """Raises ValueError for a negative depth."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from offload.geometry import Geometry
+from offload.policies.forecast import SELECTIONS
 from offload.policies.prefetch import Outlook
 from offload.policies.prefetch.router_ahead import best_absent
 
@@ -20,7 +21,7 @@ class NextStepPrefetcher:
     num_layers_ahead = 1
     needs_window = False
     waits_for_first_expert = True
-    source = "selections"
+    source = SELECTIONS
 
     def __init__(self, geometry: Geometry) -> None:
         self._top_k = [layer.top_k for layer in geometry.layers]

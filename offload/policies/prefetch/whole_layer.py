@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from offload.policies.forecast import WHOLE_LAYER
 from offload.policies.prefetch import Outlook
 from offload.policies.prefetch.router_ahead import best_absent
 
@@ -18,7 +19,7 @@ class WholeLayerPrefetcher:
     num_layers_ahead = 1
     needs_window = False
     waits_for_first_expert = False
-    source = "whole-layer"
+    source = WHOLE_LAYER
 
     def plan(self, outlook: Outlook) -> list[tuple[int, int]]:
         """See Prefetcher."""

@@ -15,6 +15,7 @@ from offload.policies.inputs import PolicyInputs
 from offload.policies.prefetch import PREFETCHERS, make_prefetcher
 from offload.policies.slot_planning.device_cache import SLOT_PLANS
 from offload.policies.substitution import SUBSTITUTION_NAMES
+from offload.slot_groups import SlotGroups
 from offload.strategy import STRATEGIES, strategy_named
 from offload.strategy.bundle import PREFILL_PATHS
 
@@ -63,6 +64,18 @@ def test_slots_within_a_budget(name: str, slots: tuple[int, ...]) -> None:
     cache = strategy_named(name).cache
     spare = sum(slots) * 4096 - cache.fewest(GEOMETRY).num_slots * 4096
     assert cache.spread(GEOMETRY, max(spare, 0)).slots == slots
+
+
+def test_a_pool_is_counted_once_and_its_experts_can_be_absent() -> None:
+    layers = (LayerGeometry(0, 4, 2, 64), LayerGeometry(1, 16, 2, 5000))
+    pool = SlotGroups.pool(12, 2)
+    assert pool.shares == (6, 6)
+    assert pool.can_be_absent(Geometry(layers)) == (True, True), "though the first layer's share holds all of it"
+    assert SlotGroups.per_layer((4, 6)).can_be_absent(Geometry(layers)) == (False, True)
+    assert pool.slot_bytes(Geometry(layers)) == (5000,)
+    assert pool.total_bytes(Geometry(layers)) == 12 * 8192 + 4096
+    with pytest.raises(ValueError, match="groups"):
+        SlotGroups((3,), (0, 1))
 
 
 def test_nothing_asks_for_a_strategys_name_outside_its_own_file() -> None:
