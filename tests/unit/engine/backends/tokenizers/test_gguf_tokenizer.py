@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,6 +27,7 @@ from tests.gguf_files import tokenizer_keys
 from tests.llama_cpp import has_llama_cpp, llama_pieces, llama_tokens
 from tests.llama_cpp_vocabularies import vocabularies
 from tests.tokenizer_texts import CONTROL, tokenizer_texts
+from tests.unit.engine.checkpoint.gguf import raw_gguf
 
 long = pytest.mark.long
 needs_llama_cpp = pytest.mark.skipif(not has_llama_cpp(), reason="the wheel xllamacpp is not installed")
@@ -144,6 +146,20 @@ def test_real_vocabularies_are_read_as_llama_cpp_reads_them(name: str) -> None:
     except OSError as error:
         pytest.skip(f"real vocabularies cannot be had: {error}")
     assert_like_llama_cpp(paths[name], tokenizer_texts(10_000, 7, control_of(name)))
+
+
+@needs_llama_cpp
+@pytest.mark.long
+def test_sentencepiece_without_a_space_before_a_text(tmp_path: Path) -> None:
+    source = vocabularies(fetches=False).get("llama-spm")
+    if source is None:
+        pytest.skip("there are no real vocabularies here")
+    content = source.read_bytes()
+    added = raw_gguf.key("tokenizer.ggml.add_space_prefix", raw_gguf.BOOL, b"\0")
+    (num_keys,) = struct.unpack_from("<Q", content, 16)
+    path = tmp_path / "a.gguf"
+    path.write_bytes(content[:16] + struct.pack("<Q", num_keys + 1) + added + content[24:])
+    assert_like_llama_cpp(path, tokenizer_texts(10_000, 9, control_of("llama-spm")))
 
 
 def control_of(name: str) -> tuple[str, ...]:
