@@ -149,6 +149,14 @@ class BenchPeers:
 
 
 @dataclass(frozen=True, slots=True)
+class CountTokens:
+    """Count the tokens of texts as they are inside a message. -> TokensCounted. Waits its turn behind an answer."""
+
+    request_id: int
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SetDomain:
     """Set the chat's domain, and warm the expert cache by its profile, where there is one."""
 
@@ -266,6 +274,7 @@ Command = (
     | Submit
     | Cancel
     | SetMode
+    | CountTokens
     | SetDomain
     | SetStrategy
     | Verify

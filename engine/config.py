@@ -118,6 +118,8 @@ class EngineConfig:
     """`demo`, a checkpoint folder, or a Hugging Face id."""
     backend: str = TRANSFORMERS
     """What runs it."""
+    config_source: str | None = None
+    """A folder or a Hugging Face id whose tokenizer and settings are used for a GGUF file; None: the file's own."""
     memory_bytes: int | None = None
     """The one byte budget over everything. Exclusive with `residency`."""
     residency: float | None = None

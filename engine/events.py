@@ -214,6 +214,14 @@ class StrategySet:
 
 
 @dataclass(frozen=True, slots=True)
+class TokensCounted:
+    """What was asked for by CountTokens: tokens by text, in its order."""
+
+    request_id: int
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
     """Something went wrong. `request_id` None: the engine itself, or a load without an id. Details are in the log."""
 
@@ -253,6 +261,7 @@ Event = (
     | Profiles
     | DomainSet
     | StrategySet
+    | TokensCounted
     | Notice
     | Failed
 )

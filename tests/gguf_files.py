@@ -103,7 +103,7 @@ def write_gguf(
     tokenizer = tokenizer_keys(arch, size.merges, template)
     for key, value in {**_keys(arch, size), **tokenizer, **extra}.items():
         if value is not None:
-            _add_key(writer, key, value)
+            add_key(writer, key, value)
     vocabulary = tokenizer["tokenizer.ggml.tokens"]
     assert isinstance(vocabulary, list)
     rng = np.random.default_rng(seed)
@@ -149,7 +149,8 @@ def _keys(arch: str, size: Sizes) -> dict[str, object]:
     return keys
 
 
-def _add_key(writer: gguf.GGUFWriter, key: str, value: object) -> None:
+def add_key(writer: gguf.GGUFWriter, key: str, value: object) -> None:
+    """Writes a key with the type that its value has."""
     if isinstance(value, list):
         writer.add_array(key, value)
     elif isinstance(value, bool):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import fields
 
+from app.formatting import alert
 from app.settings.setting import Kind, Setting, Value
 from engine import config
 
@@ -91,6 +92,10 @@ SETTINGS: tuple[Setting, ...] = (
             Kind.SHARE, unset="the demo: 50%; others: what the memory affords"),
     _engine("model.context", "Context", "Tokens of conversation that fit; the KV cache is reserved for all of them.",
             Kind.INTEGER, "context_tok", unset="what the budget affords", low=16),
+    _engine("model.config", "Configuration",
+            "For a GGUF file: the folder or Hugging Face id of the model that it was made from, whose tokenizer, chat"
+            " template and sampling are used in place of the file's. Files of other kinds have their own.",
+            Kind.TEXT, "config_source", unset="the file's own"),
     _app("model.folders", "Model folders",
          "Folders that the model picker looks into: a model, or a folder that holds several.",
          "Model and memory", Kind.FOLDERS, unset="none"),
@@ -152,6 +157,8 @@ SETTINGS: tuple[Setting, ...] = (
     _app("chat.system_prompt", "System prompt",
          "Sent before the first question of a new chat, in place of the domain's.",
          _CHAT, Kind.LONG_TEXT, unset="the domain's", flags="-s --system"),
+    _app("chat.preset", "Preset", "Of your presets, the one that a new chat begins with; /preset lists them.",
+         _CHAT, Kind.TEXT, unset="none", flags="-p --preset"),
     _app("chat.thinking", "Thinking",
          "Whether, or how hard, a model thinks before it answers, where its template supports that.",
          _CHAT, Kind.CHOICE, unset=_MODELS_OWN, choices=("off", "on", "low", "medium", "high"), flags="--thinking"),
@@ -159,6 +166,12 @@ SETTINGS: tuple[Setting, ...] = (
          _SCREEN, Kind.CHOICE, THEME_SYSTEM, choices=(THEME_SYSTEM, THEME_DARK, THEME_LIGHT, THEME_CONTRAST)),
     _app("screen.panel_rate", "Panel rate", "How often a second the panels are drawn while the engine works.",
          _SCREEN, Kind.INTEGER, 4, low=1, high=8),
+    _app("screen.notify", "Notify",
+         "How the end of an answer is told while the terminal is not in front, or when the answer took long: by the"
+         " bell, or by a notification of the desktop, which not every terminal shows.",
+         _SCREEN, Kind.CHOICE, alert.OFF, choices=alert.KINDS, flags="--notify"),
+    _app("screen.notify_after", "Notify after", "An answer took long from so many seconds on.",
+         _SCREEN, Kind.INTEGER, 30, low=1, high=86_400),
 )  # fmt: skip
 
 KEYS_TABLE = "keys"

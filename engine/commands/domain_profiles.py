@@ -43,11 +43,21 @@ class DomainProfiles:
 
     def _state(self, domain: str) -> ProfileState:
         try:
-            profile = self._store.load(domain)
+            profile = self._load(domain)
         except ProfileError as error:
             return ProfileState(domain, None, 0, f"{error.message} {error.hint}")
         assert profile is not None, "the store named it"
         return ProfileState(domain, self._expected(profile), profile.num_prompts)
+
+    def _load(self, domain: str) -> DomainProfile | None:
+        """None: there is none. Raises ProfileError when it is damaged or another model's."""
+        profile = self._store.load(domain)
+        if profile is not None and not profile.geometry.routes_like(self._engine.loaded.plan.geometry):
+            raise ProfileError(
+                f"The profile of {domain!r} is of other MoE layers than {self._engine.loaded.folder.name} has.",
+                f"Build it again: moe-chat profile build --domain {domain}",
+            )
+        return profile
 
     def _expected(self, profile: DomainProfile) -> float | None:
         return profile.expected_hit_rate(self._engine.cache.slots_per_layer)
@@ -58,7 +68,7 @@ class DomainProfiles:
         Changes the expert cache. Raises ProfileError when the profile is damaged or another model's, ExpertReadError,
         WaitCancelled.
         """
-        profile = self._store.load(domain)
+        profile = self._load(domain)
         if profile is None:
             return DomainSet(domain, None, None)
         cache = self._engine.cache
@@ -142,7 +152,7 @@ class DomainProfiles:
             states = self.states()
             lines = tuple(self._line(state) for state in states) or ("No profiles of this model yet.",)
             return TaskOutcome(True, {"profiles": [_as_dict(state) for state in states]}, lines)
-        profile = self._store.load(domain)
+        profile = self._load(domain)
         if profile is None:
             known = ", ".join(self._store.names()) or "none"
             raise ConfigError(
@@ -162,7 +172,9 @@ class DomainProfiles:
         """The slots planned from this profile alone: a report, and lines that name every move."""
         budget = self._engine.budget
         uniform = SlotGroups(budget.uniform_slots, budget.groups.group_of_layer)
-        planned = with_moved_slots(replace(budget, groups=uniform, slot_moves=()), profile.geometry, profile.curves())
+        planned = with_moved_slots(
+            replace(budget, groups=uniform, slot_moves=()), self._engine.loaded.plan.geometry, profile.curves()
+        )
         before, after = map(profile.expected_hit_rate, (uniform.shares, planned.slots_per_layer))
         report: dict[str, object] = {
             "uniform_slots": list(planned.uniform_slots),

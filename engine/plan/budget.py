@@ -120,7 +120,7 @@ def profiled_curves(model_fingerprint: str, geometry: Geometry) -> tuple[HitRate
     """
     store = ProfileStore(model_fingerprint)
     profiles = [profile for profile in map(store.usable, store.names()) if profile is not None]
-    fitting = [profile for profile in profiles if profile.geometry == geometry and profile.num_decode_tok]
+    fitting = [profile for profile in profiles if profile.geometry.routes_like(geometry) and profile.num_decode_tok]
     return mean_curves([profile.curves() for profile in fitting]) if fitting else ()
 
 

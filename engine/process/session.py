@@ -9,7 +9,7 @@ from time import monotonic, perf_counter
 
 import torch
 
-from engine.api import Submit
+from engine.api import CountTokens, Submit
 from engine.backends.offloaded_model import OffloadedModel
 from engine.chat.chat_template import ChatTemplate
 from engine.chat.end_tokens import end_tokens
@@ -34,6 +34,7 @@ from engine.events import (
     Profiles,
     Snapshot,
     StrategySet,
+    TokensCounted,
     TurnEnded,
 )
 from engine.process.failures import failure_of
@@ -131,6 +132,10 @@ class Session:
                 self.telemetry.see(self.engine.decoder.cache)
                 self._emit(StrategySet(self.engine.config.strategy, effective(self.engine, self.mode)))
                 self.publish()
+
+    def count_tokens(self, command: CountTokens) -> None:
+        """Tells how many tokens each text takes inside a message. Raises CheckpointError."""
+        self._emit(TokensCounted(command.request_id, tuple(map(self._prompts.count, command.texts))))
 
     def tell_profiles(self) -> None:
         """Which profiles there are."""

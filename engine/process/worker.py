@@ -19,6 +19,7 @@ from engine.api import (
     BuildProfile,
     Close,
     Command,
+    CountTokens,
     DeleteProfile,
     Diagnose,
     Load,
@@ -134,6 +135,8 @@ class Worker:
             self._loaded().set_domain(command.domain)
         elif isinstance(command, SetStrategy):
             self._set_strategy(command.strategy)
+        elif isinstance(command, CountTokens):
+            self._loaded().count_tokens(command)
         elif isinstance(command, _Task):
             outcome = self._run_task(command)
             self._outbox.put(TaskEnded(command.request_id, outcome.is_ok, outcome.report, outcome.lines))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from engine.backends.offloaded_model import OffloadedModel
+from engine.checkpoint.gguf.location import is_gguf
 from engine.config import DEMO_MODEL, EngineConfig, format_bytes, strategy_named
 from engine.demo.model import DEMO_LIMIT
 from engine.events import EngineReady
@@ -45,6 +46,7 @@ def effective(engine: OffloadedModel, mode: str) -> tuple[tuple[str, str], ...]:
         depth = ", depth by the overlap window"
     return (
         ("model", str(loaded.folder)),
+        *_config_source(engine),
         ("architecture", loaded.model_type),
         ("back end", f"{engine.backend.label} ({engine.why_backend})"),
         ("number format", loaded.number_format),
@@ -60,6 +62,11 @@ def effective(engine: OffloadedModel, mode: str) -> tuple[tuple[str, str], ...]:
         ("experts read", f"{loaded.store.reads}, {_as_stored(engine)}"),
         ("threads", f"{engine.threads}, {engine.link.num_threads} link"),
     )
+
+
+def _config_source(engine: OffloadedModel) -> tuple[tuple[str, str], ...]:
+    source = engine.config.config_source
+    return (("configuration", f"{source} (--config)"),) if source and is_gguf(engine.loaded.folder) else ()
 
 
 def slots_in_words(budget: BudgetPlan, num_experts: int) -> str:
@@ -113,6 +120,8 @@ def notices(engine: OffloadedModel) -> tuple[str, ...]:
         said.append("The model has no chat template: the conversation is given to it as plain text.")
     if engine.config.policies.eviction == "history" and engine.tuned.problem:
         said.append(engine.tuned.problem)
+    if engine.config.config_source is not None and not is_gguf(engine.loaded.folder):
+        said.append("--config is for GGUF files; this model has a configuration of its own, which is used.")
     if engine.past_requests.problem:
         said.append(f"{engine.past_requests.problem} It is not used, and is written over.")
     said += engine.loaded.notices()

@@ -172,7 +172,7 @@ def save_checkpoint(
     **changes: Any,
 ) -> Path:
     """A random checkpoint of architecture `name` in `folder`, with a word-level tokenizer of `VOCAB` words. `changes`:
-    to its configuration."""
+    of the configuration."""
     options = {**_COMMON, "max_position_embeddings": num_positions, **(SUPPORTED | UNSUPPORTED)[name], **changes}
     torch.manual_seed(seed)
     config = AutoConfig.for_model(name, **options)

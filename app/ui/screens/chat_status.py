@@ -73,4 +73,8 @@ class ChatStatus:
         strategy = self._chat.bridge.config.strategy
         if strategy != STRATEGIES[0]:
             model = f"{model} · {strategy}"
-        self._chat.query_one(TitleBar).show_chat(self._chat.flow.domain.title, model, self._chat.flow.version)
+        flow = self._chat.flow
+        preset = flow.conversation.chat.preset
+        self._chat.query_one(TitleBar).show_chat(
+            flow.domain.title, model, flow.version, preset.name if preset is not None else ""
+        )

@@ -40,11 +40,12 @@ class GgmlBackend:
 
     name = "ggml"
 
-    def __init__(self, model: Path, is_cancelled: Callable[[], bool]) -> None:
-        """Inspects a checkpoint folder or a GGUF file. Raises UnsupportedModelError, CheckpointError, WaitCancelled."""
+    def __init__(self, model: Path, is_cancelled: Callable[[], bool], config_folder: Path | None = None) -> None:
+        """Inspects a checkpoint folder, or a GGUF file with what a `config_folder` adds to it. Raises
+        UnsupportedModelError, CheckpointError, WaitCancelled."""
         self._ggml = load_library()
         self.label = self._ggml.label
-        self._files = open_model_files(model)
+        self._files = open_model_files(model, config_folder)
         self._spec = spec = read_spec(self._files.stored)
         if is_cancelled():
             raise WaitCancelled("Stopped.")
@@ -90,9 +91,7 @@ class GgmlBackend:
         formats = []
         for number in spec.moe_layers:
             layout, sample = slot_layout(spec.layers[number]), spec.layers[number].experts[0]
-            formats.append(
-                GgmlFormat(self._ggml, compute, self._scratch, sample, layout.offsets, layout.slot_bytes, spec.top_k)
-            )
+            formats.append(GgmlFormat(self._ggml, compute, self._scratch, sample, layout, spec.top_k, spec.activation))
         self.loaded = LoadedGgmlModel(self._files, spec, formats, GgmlExpertStore(spec), self.plan)
         check_tokenizer(self.loaded.tokenizer)
         self._weights.load(count)
@@ -113,7 +112,7 @@ class GgmlBackend:
         self.taps: Sequence[LogitsTap] = self.decoder.taps
 
     def _routing(self, number: int) -> Routing:
-        bias = self._spec.layers[number].router_bias
+        bias = self._spec.layers[number].correction_bias
         return Routing(self._spec.router, self._spec.top_k, None if bias is None else self._weights.float32(bias))
 
     def _place(self, weight: StoredWeight) -> tuple[int, int]:

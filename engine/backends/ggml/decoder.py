@@ -252,7 +252,7 @@ class GgmlDecoder(DecodeLoop):
         past_tok = min(past_tok, self._context_tok - count)
         states = PromptStates(self._spec, count)
         with torch.inference_mode():
-            for number in {0, len(self._spec.layers) - 1}:
+            for number in self._spec.layer_kinds():
                 self._chunk(number, states, 0, count, past_tok)
         self.cache.reset()
         return past_tok + count

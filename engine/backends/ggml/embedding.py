@@ -28,6 +28,7 @@ class Embedding:
         self._ggml, self._compute, self._scratch = ggml, compute, scratch
         self._weight, self._address = spec.embedding, address
         self._hidden_dim, self._vocabulary_tok = spec.hidden_dim, spec.vocabulary_tok
+        self._scale = spec.embedding_scale
         self._row_bytes = self._weight.num_bytes // spec.vocabulary_tok
         self._fd: int | None = None
         if address is None:
@@ -40,8 +41,8 @@ class Embedding:
         self._ids_at, self._ids = ids.address, values(ids.bytes, np.int32, MAX_ROWS)
 
     def read(self, tokens: Sequence[int], address: int) -> None:
-        """Writes the rows of `tokens` to `address` as float32 [hidden, tokens]. Raises CheckpointError, and ValueError
-        for an id outside the vocabulary."""
+        """Writes the rows of `tokens`, scaled, to `address` as float32 [hidden, tokens]. Raises CheckpointError, and
+        ValueError for an id outside the vocabulary."""
         if not tokens or min(tokens) < 0 or max(tokens) >= self._vocabulary_tok:
             raise ValueError(f"ids outside a vocabulary of {self._vocabulary_tok}: {list(tokens)[:8]}")
         for start in range(0, len(tokens), MAX_ROWS):
@@ -55,10 +56,10 @@ class Embedding:
             self._ids[: len(tokens)] = range(len(tokens))
         else:
             self._ids[: len(tokens)] = tokens
-        builder = GraphBuilder(self._ggml, 6, 1, 8)
+        builder = GraphBuilder(self._ggml, 8, 1, 8)
         try:
             table = builder.new_at(table_at, self._weight.type_id, self._hidden_dim, num_rows)
-            rows = builder.read_rows(table, builder.new_at(self._ids_at, I32, len(tokens)))
+            rows = builder.scaled(builder.read_rows(table, builder.new_at(self._ids_at, I32, len(tokens))), self._scale)
             graph = builder.graph(builder.placed(rows, address))
             self._scratch.allocate(graph)
             self._compute.run(graph)

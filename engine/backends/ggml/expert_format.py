@@ -7,14 +7,15 @@ may differ in its last bits from products of single rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 import torch
 
 from engine.backends.ggml.compute import Compute, Scratch
-from engine.backends.ggml.graph import GraphBuilder
+from engine.backends.ggml.expert_store import SlotLayout
+from engine.backends.ggml.graph import GraphBuilder, Tensor
 from engine.backends.ggml.library import Ggml
 from engine.backends.ggml.memory import Memory, values
 from engine.backends.ggml.model_spec import ExpertWeights
@@ -24,13 +25,15 @@ from engine.experts.formats.sums import RunningSum
 
 MAX_ROWS: Final = 256
 """Rows of one product in prefill."""
+_MAX_TENSORS: Final = 24
+"""Of one graph."""
 
 
 class SlotPart(NamedTuple):
-    """One matrix in a slot: ggml's format, its shape, and where it begins."""
+    """One tensor in a slot: ggml's format, its shape, and where it begins."""
 
     type_id: int
-    shape: tuple[int, int]
+    shape: tuple[int, ...]
     slot_offset: int
 
 
@@ -45,18 +48,20 @@ class GgmlFormat:
         compute: Compute,
         scratch: Scratch,
         sample: ExpertWeights,
-        slot_offsets: tuple[int, int, int],
-        slot_bytes: int,
+        layout: SlotLayout,
         top_k: int,
+        activation: str,
     ) -> None:
         """`sample`: any expert of the layer. `scratch` is shared with graphs that are given memory for every run."""
         self._ggml, self._compute, self._scratch = ggml, compute, scratch
-        self.slot_bytes = slot_bytes
+        self.slot_bytes, self._activation = layout.slot_bytes, activation
         self.parts = [
-            SlotPart(weight.type_id, (weight.shape[0], weight.shape[1]), offset)
-            for weight, offset in zip(sample, slot_offsets, strict=True)
+            SlotPart(weight.type_id, weight.shape, offset)
+            for weight, offset in zip(sample.stored(), layout.offsets, strict=True)
         ]
-        hidden_dim = self.parts[0].shape[0]
+        roles = [role for role, weight in zip(sample._fields, sample, strict=True) if weight is not None]
+        self._part = dict(zip(roles, self.parts, strict=True))
+        hidden_dim = sample.gate.shape[0]
         memory = self._memory = Memory(top_k * hidden_dim * 4 * 2 + hidden_dim * 4 + top_k * 4 + 4096)
         self._input_at, raw = memory.take(hidden_dim * 4)
         self._input = torch.from_numpy(values(raw, np.float32, 1, hidden_dim))
@@ -87,7 +92,7 @@ class GgmlFormat:
             raise ValueError("the slots of a layer are not equally spaced")
         if self._builder is not None:
             self._builder.close()
-        self._builder = GraphBuilder(self._ggml, 16 + 12 * self._top_k, self._top_k, 16)
+        self._builder = GraphBuilder(self._ggml, 16 + _MAX_TENSORS * self._top_k, self._top_k, _MAX_TENSORS)
         self._graphs = [self._decode_graph(self._builder, count) for count in range(1, self._top_k + 1)]
         return BoundSlots(lambda number: self.bind(slots[number]))
 
@@ -101,14 +106,22 @@ class GgmlFormat:
         return self._graphs
 
     def _decode_graph(self, builder: GraphBuilder, count: int) -> int:
-        gate, up, down = (
-            builder.strided(self._base + part.slot_offset, part.type_id, part.shape, self._num_slots, self._stride)
-            for part in self.parts
-        )
-        rows = builder.new_at(self._input_at, F32, self.parts[0].shape[0], 1, 1)
         ids = builder.new_at(self._ids_at, I32, count, 1)
-        inner = builder.swiglu(builder.product_by_id(gate, rows, ids), builder.product_by_id(up, rows, ids))
-        return builder.graph(builder.placed(builder.product_by_id(down, inner, ids), self._result_at))
+
+        def projected(role: str, rows: Tensor) -> Tensor:
+            part, bias = self._part[role], self._part.get(role + "_bias")
+            num_in, num_out = part.shape
+            at, slots = self._base + part.slot_offset, (self._num_slots, self._stride)
+            out = builder.product_by_id(builder.strided(at, part.type_id, (num_in, num_out), *slots), rows, ids)
+            if bias is None:
+                return out
+            return builder.add_by_id(out, builder.strided_rows(self._base + bias.slot_offset, num_out, *slots), ids)
+
+        rows = builder.new_at(self._input_at, F32, self._part["gate"].shape[0], 1, 1)
+        return builder.graph(builder.placed(self._network(builder, projected, rows), self._result_at))
+
+    def _network(self, builder: GraphBuilder, projected: Callable[[str, Tensor], Tensor], rows: Tensor) -> Tensor:
+        return projected("down", builder.gated(projected("gate", rows), projected("up", rows), self._activation))
 
     def compute(self, hidden: torch.Tensor, weights: Sequence[int], places: Sequence[int]) -> None:
         """See ExpertFormat. Raises ValueError for an address that is no slot of this layer."""
@@ -140,14 +153,18 @@ class GgmlFormat:
         num_rows, out = len(hidden), torch.empty_like(hidden)
         if not 0 < num_rows <= MAX_ROWS or hidden.dtype != torch.float32:
             raise ValueError(f"{num_rows} rows of {hidden.dtype}")
-        builder = GraphBuilder(self._ggml, 16, 1, 16)
+        builder = GraphBuilder(self._ggml, _MAX_TENSORS, 1, _MAX_TENSORS)
+
+        def tensor(part: SlotPart) -> Tensor:
+            return builder.new_at(weights + part.slot_offset, part.type_id, *part.shape)
+
+        def projected(role: str, rows: Tensor) -> Tensor:
+            product, bias = builder.product(tensor(self._part[role]), rows), self._part.get(role + "_bias")
+            return product if bias is None else builder.add(product, tensor(bias))
+
         try:
-            gate, up, down = (
-                builder.new_at(weights + part.slot_offset, part.type_id, *part.shape) for part in self.parts
-            )
             rows = builder.new_at(hidden.data_ptr(), F32, hidden.shape[1], num_rows)
-            inner = builder.swiglu(builder.product(gate, rows), builder.product(up, rows))
-            graph = builder.graph(builder.placed(builder.product(down, inner), out.data_ptr()))
+            graph = builder.graph(builder.placed(self._network(builder, projected, rows), out.data_ptr()))
             self._scratch.allocate(graph)
             self._compute.run(graph)
         finally:

@@ -15,9 +15,9 @@ _ALIGNMENT = 32
 
 
 class SlotLayout(NamedTuple):
-    """Of one layer: where gate, up and down begin in a slot, and the bytes of a slot."""
+    """Of one layer: where an expert's tensors begin in a slot, and the bytes of a slot."""
 
-    offsets: tuple[int, int, int]
+    offsets: tuple[int, ...]
     slot_bytes: int
 
 
@@ -27,10 +27,9 @@ def slot_layout(layer: LayerWeights) -> SlotLayout:
     second = others[0] if others else first
     parts = [
         (own.file_offset, own.num_bytes, next_.file_offset - own.file_offset)
-        for own, next_ in zip(first, second, strict=True)
+        for own, next_ in zip(first.stored(), second.stored(), strict=True)
     ]
-    (gate, up, down), slot_bytes = direct_layout(parts, _ALIGNMENT)
-    return SlotLayout((gate, up, down), slot_bytes)
+    return SlotLayout(*direct_layout(parts, _ALIGNMENT))
 
 
 def geometry_of(spec: ModelSpec) -> Geometry:
@@ -49,12 +48,12 @@ def geometry_of(spec: ModelSpec) -> Geometry:
 
 
 def expert_spans(layer: LayerWeights) -> list[tuple[Span, ...]]:
-    """Per expert of a MoE layer, where its matrices lie in files and in a slot."""
+    """Per expert of a MoE layer, where its tensors lie in files and in a slot."""
     offsets = slot_layout(layer).offsets
     return [
         tuple(
             Span(weight.path, weight.file_offset, weight.num_bytes, offset)
-            for weight, offset in zip(expert, offsets, strict=True)
+            for weight, offset in zip(expert.stored(), offsets, strict=True)
         )
         for expert in layer.experts
     ]

@@ -9,11 +9,10 @@ import ctypes
 from typing import Any, NamedTuple
 
 from engine.backends.ggml.library import Ggml, InitParams
+from engine.backends.ggml.model_spec import GELU, HALVES, NEIGHBOURS, SILU
 from engine.backends.ggml.tensor_types import F16, F32, I32, I64
 
 _ADDRESS_SPACE = 1 << 47
-NEOX_ROPE = 2
-"""ggml's number for rotary embeddings that pair dimension i with i + n/2."""
 
 
 class Tensor(NamedTuple):
@@ -80,6 +79,14 @@ class GraphBuilder:
         view = self._ggml.view_3d(self._context, whole.pointer, *shape, count, row_bytes, stride_bytes, 0)
         return Tensor(view, type_id, (*shape, count))
 
+    def strided_rows(self, address: int, length: int, count: int, stride_bytes: int) -> Tensor:
+        """`count` rows of `length` float32 values, the first at `address` and each `stride_bytes` behind the last."""
+        if count < 1 or (count > 1 and stride_bytes < 4 * length) or stride_bytes % 4:
+            raise ShapeError(f"rows of {4 * length} bytes at a stride of {stride_bytes}")
+        whole = self.new_at(address, F32, stride_bytes // 4 * (count - 1) + length)
+        view = self._ggml.view_2d(self._context, whole.pointer, length, count, stride_bytes, 0)
+        return Tensor(view, F32, (length, count))
+
     def row_bytes(self, type_id: int, length: int) -> int:
         """Bytes of `length` values. Raises ShapeError where they are no whole blocks."""
         block = int(self._ggml.blck_size(type_id))
@@ -108,7 +115,7 @@ class GraphBuilder:
         return Tensor(out, F32, (weights.shape[1], *ids.shape))
 
     def mul(self, values: Tensor, by: Tensor) -> Tensor:
-        """`by` repeats over the rows of `values`."""
+        """`by` repeats over the rows of `values`, or is one value a row: [1, rows]."""
         self._require_broadcast(values, by)
         return values._replace(pointer=self._ggml.mul(self._context, values.pointer, by.pointer))
 
@@ -117,18 +124,41 @@ class GraphBuilder:
         self._require_broadcast(values, other)
         return values._replace(pointer=self._ggml.add(self._context, values.pointer, other.pointer))
 
+    def add_by_id(self, values: Tensor, rows: Tensor, ids: Tensor) -> Tensor:
+        """Adds chosen rows: values float32 [n, k, tokens], rows float32 [n, count], ids int32 [k, tokens]. The ids are
+        not known here: whoever writes them checks them."""
+        fits = len(values.shape) == 3 and len(rows.shape) == 2 and values.shape == (rows.shape[0], *ids.shape)
+        fits = fits and values.type_id == rows.type_id == F32 and ids.type_id == I32
+        _require(fits, "rows added by id", values, rows, ids)
+        return values._replace(pointer=self._ggml.add_id(self._context, values.pointer, rows.pointer, ids.pointer))
+
+    def scaled(self, values: Tensor, factor: float) -> Tensor:
+        """values times a number; a factor of 1 adds no node."""
+        if factor == 1.0:
+            return values
+        _require(values.type_id == F32, "a scale", values)
+        return values._replace(pointer=self._ggml.scale(self._context, values.pointer, factor))
+
+    def sigmoid(self, values: Tensor) -> Tensor:
+        """1 / (1 + exp(-value))."""
+        _require(values.type_id == F32, "a sigmoid", values)
+        return values._replace(pointer=self._ggml.sigmoid(self._context, values.pointer))
+
     def rms_norm(self, rows: Tensor, weight: Tensor, eps: float) -> Tensor:
         """Every row of `rows` [n, ...] over its root mean square, times `weight` float32 [n]."""
         _require(rows.type_id == F32 and eps >= 0, "a norm", rows)
         return self.mul(rows._replace(pointer=self._ggml.rms_norm(self._context, rows.pointer, eps)), weight)
 
-    def rope(self, heads: Tensor, positions: Tensor, num_dims: int, base: float, context_tok: int) -> Tensor:
+    def rope(
+        self, heads: Tensor, positions: Tensor, num_dims: int, base: float, context_tok: int, pairs: int = HALVES
+    ) -> Tensor:
         """Rotary embedding on the first `num_dims` of heads [dim, heads, tokens], positions int32 [tokens]."""
         fits = len(heads.shape) == 3 and num_dims % 2 == 0 and 0 < num_dims <= heads.shape[0]
         fits = fits and positions.type_id == I32 and positions.shape == (heads.shape[2],)
+        fits = fits and pairs in (HALVES, NEIGHBOURS)
         _require(fits and heads.type_id == F32 and base > 0, "a rotary embedding", heads, positions)
         out = self._ggml.rope_ext(
-            *(self._context, heads.pointer, positions.pointer, None, num_dims, NEOX_ROPE, context_tok),
+            *(self._context, heads.pointer, positions.pointer, None, num_dims, pairs, context_tok),
             *(base, 1.0, 0.0, 1.0, 32.0, 1.0),
         )
         return heads._replace(pointer=out)
@@ -156,10 +186,11 @@ class GraphBuilder:
         out = self._ggml.flash_attn_ext(self._context, *by_head, mask.pointer, scale, 0.0, 0.0)
         return query._replace(pointer=out)
 
-    def swiglu(self, gate: Tensor, up: Tensor) -> Tensor:
-        """silu(gate) * up."""
-        _require(gate.shape == up.shape and gate.type_id == up.type_id == F32, "swiglu", gate, up)
-        return gate._replace(pointer=self._ggml.swiglu_split(self._context, gate.pointer, up.pointer))
+    def gated(self, gate: Tensor, up: Tensor, activation: str = SILU) -> Tensor:
+        """activation(gate) * up."""
+        _require(gate.shape == up.shape and gate.type_id == up.type_id == F32, activation, gate, up)
+        function = {SILU: self._ggml.swiglu_split, GELU: self._ggml.geglu_erf_split}[activation]
+        return gate._replace(pointer=function(self._context, gate.pointer, up.pointer))
 
     def reshape(self, tensor: Tensor, *shape: int) -> Tensor:
         """The same values, two or three dimensions."""
@@ -192,7 +223,7 @@ class GraphBuilder:
         return result
 
     def _require_broadcast(self, values: Tensor, other: Tensor) -> None:
-        fits = other.shape == values.shape or other.shape == (values.shape[0],)
+        fits = other.shape in (values.shape, values.shape[:1], (1, *values.shape[1:]))
         _require(fits and values.type_id == other.type_id == F32, "an elementwise operation", values, other)
 
 

@@ -61,10 +61,11 @@ class LayerGraphBuilder:
         normed = self._norm(builder, attended, weights.ffn_norm, at.normed)
         outputs = [*written, normed]
         if weights.router is not None:
-            outputs.append(self._product(builder, weights.router, normed, at.logits))
+            outputs.append(self._router(builder, weights, normed, at.logits))
         total = attended
         if weights.dense is not None:
-            total = builder.placed(builder.add(attended, self._network(builder, weights.dense, normed)), at.residual)
+            network = self._network(builder, weights.dense, weights.shared_gate, normed)
+            total = builder.placed(builder.add(attended, network), at.residual)
         outputs.append(total)
         if ahead is not None:
             outputs.append(self.router_ahead(builder, ahead, total, at.next_logits))
@@ -78,14 +79,14 @@ class LayerGraphBuilder:
     def router_ahead(self, builder: GraphBuilder, ahead: int, residual: Tensor, address: int) -> Tensor:
         """The logits of layer `ahead`'s router on a residual, through that layer's own norm."""
         weights = self._spec.layers[ahead]
-        assert weights.router is not None, "only MoE layers are predicted"
-        return self._product(builder, weights.router, self._norm(builder, residual, weights.ffn_norm), address)
+        return self._router(builder, weights, self._norm(builder, residual, weights.ffn_norm), address)
 
     def head(self, builder: GraphBuilder, residual: int, logits: int) -> int:
         """The graph from one token's residual to the vocabulary's logits, float32 [vocabulary]."""
         spec = self._spec
         normed = self._norm(builder, builder.new_at(residual, F32, spec.hidden_dim, 1), spec.output_norm)
-        return builder.graph(self._product(builder, spec.output, normed, logits))
+        values = builder.scaled(self._product(builder, spec.output, normed), spec.logit_scale)
+        return builder.graph(builder.placed(values, logits))
 
     def _attention(
         self,
@@ -102,12 +103,10 @@ class LayerGraphBuilder:
         hidden = self._norm(builder, residual, weights.attention_norm)
         positions = builder.new_at(at.positions, I32, num_tok)
         query = self._projection(builder, weights.query, weights.query_bias, hidden)
+        query = self._rotated(builder, query, spec.num_heads, weights.query_norm, positions)
         key = self._projection(builder, weights.key, weights.key_bias, hidden)
+        key = self._rotated(builder, key, spec.num_kv_heads, weights.key_norm, positions)
         value = self._projection(builder, weights.value, weights.value_bias, hidden)
-        query = self._rotated(
-            builder, builder.reshape(query, dim, spec.num_heads, num_tok), weights.query_norm, positions
-        )
-        key = self._rotated(builder, builder.reshape(key, dim, spec.num_kv_heads, num_tok), weights.key_norm, positions)
         rows, (keys, values) = builder.new_at(at.rows, I64, num_tok), self._kv[number]
         width = dim * spec.num_kv_heads
         written = [
@@ -119,8 +118,9 @@ class LayerGraphBuilder:
             builder.first_rows(keys, spec.num_kv_heads, cached_tok),
             builder.first_rows(values, spec.num_kv_heads, cached_tok),
         )
-        mixed = builder.attention(query, *seen, mask, dim**-0.5)
-        out = self._product(builder, weights.output, builder.reshape(mixed, dim * spec.num_heads, num_tok))
+        scale = dim**-0.5 if spec.attention_scale is None else spec.attention_scale
+        mixed = builder.reshape(builder.attention(query, *seen, mask, scale), dim * spec.num_heads, num_tok)
+        out = builder.scaled(self._projection(builder, weights.output, weights.output_bias, mixed), spec.residual_scale)
         return builder.placed(builder.add(residual, out), at.residual), written
 
     def _projection(
@@ -129,23 +129,48 @@ class LayerGraphBuilder:
         projected = self._product(builder, weight, hidden)
         return projected if bias is None else builder.add(projected, self._tensor(builder, bias))
 
-    def _rotated(self, builder: GraphBuilder, heads: Tensor, norm: StoredWeight | None, positions: Tensor) -> Tensor:
-        spec = self._spec
-        if norm is not None:
-            heads = builder.rms_norm(heads, self._tensor(builder, norm), spec.norm_eps)
-        return builder.rope(heads, positions, spec.rope_dim, spec.rope_base, spec.context_tok)
+    def _rotated(
+        self, builder: GraphBuilder, rows: Tensor, num_heads: int, norm: StoredWeight | None, positions: Tensor
+    ) -> Tensor:
+        """Rows [heads * dim, tokens] as heads [dim, heads, tokens], with norm and rotary embedding."""
+        spec, shape = self._spec, (self._spec.head_dim, num_heads, rows.shape[1])
+        if norm is not None and norm.shape == rows.shape[:1] != (spec.head_dim,):
+            return self._rope(builder, builder.reshape(self._norm(builder, rows, norm), *shape), positions)
+        heads = builder.reshape(rows, *shape)
+        if norm is None:
+            return self._rope(builder, heads, positions)
+        if spec.norms_after_rope:
+            return self._norm(builder, self._rope(builder, heads, positions), norm)
+        return self._rope(builder, self._norm(builder, heads, norm), positions)
 
-    def _network(self, builder: GraphBuilder, network: ExpertWeights, normed: Tensor) -> Tensor:
-        gate, up = (self._product(builder, each, normed) for each in (network.gate, network.up))
-        return self._product(builder, network.down, builder.swiglu(gate, up))
+    def _rope(self, builder: GraphBuilder, heads: Tensor, positions: Tensor) -> Tensor:
+        spec = self._spec
+        return builder.rope(heads, positions, spec.rope_dim, spec.rope_base, spec.context_tok, spec.rope_pairs)
+
+    def _network(
+        self, builder: GraphBuilder, network: ExpertWeights, gate: StoredWeight | None, normed: Tensor
+    ) -> Tensor:
+        """What a dense network or shared experts add to the residual; `gate`: see `LayerWeights.shared_gate`."""
+        inner = builder.gated(
+            self._projection(builder, network.gate, network.gate_bias, normed),
+            self._projection(builder, network.up, network.up_bias, normed),
+            self._spec.activation,
+        )
+        out = self._projection(builder, network.down, network.down_bias, inner)
+        if gate is not None:
+            out = builder.mul(out, builder.sigmoid(self._product(builder, gate, normed)))
+        return builder.scaled(out, self._spec.residual_scale)
+
+    def _router(self, builder: GraphBuilder, weights: LayerWeights, normed: Tensor, address: int) -> Tensor:
+        assert weights.router is not None, "of MoE layers alone"
+        return builder.placed(self._projection(builder, weights.router, weights.router_bias, normed), address)
 
     def _norm(self, builder: GraphBuilder, rows: Tensor, weight: StoredWeight, address: int | None = None) -> Tensor:
         normed = builder.rms_norm(rows, self._tensor(builder, weight), self._spec.norm_eps)
         return normed if address is None else builder.placed(normed, address)
 
-    def _product(self, builder: GraphBuilder, weight: StoredWeight, rows: Tensor, address: int | None = None) -> Tensor:
-        product = builder.product(self._tensor(builder, weight), rows)
-        return product if address is None else builder.placed(product, address)
+    def _product(self, builder: GraphBuilder, weight: StoredWeight, rows: Tensor) -> Tensor:
+        return builder.product(self._tensor(builder, weight), rows)
 
     def _tensor(self, builder: GraphBuilder, weight: StoredWeight) -> Tensor:
         address, type_id = self._place(weight)

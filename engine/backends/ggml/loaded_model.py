@@ -30,13 +30,13 @@ class LoadedGgmlModel:
         self.hidden_dim, self.vocabulary_tok = spec.hidden_dim, spec.vocabulary_tok
         self._files, self._spec = files, spec
         self._expert_files = sorted(
-            {weight.path for layer in spec.layers for expert in layer.experts for weight in expert}
+            {weight.path for layer in spec.layers for expert in layer.experts for weight in expert.stored()}
         )
 
     def holds_expert(self, layer: int, expert: int, slot: memoryview) -> bool:
         """See LoadedModel."""
         weights = self._spec.layers[self._spec.moe_layers[layer]].experts[expert]
-        for weight, part in zip(weights, self.formats[layer].parts, strict=True):
+        for weight, part in zip(weights.stored(), self.formats[layer].parts, strict=True):
             stored = bytearray(weight.num_bytes)
             read_file(weight.path, weight.file_offset, memoryview(stored))
             if slot[part.slot_offset : part.slot_offset + weight.num_bytes] != stored:

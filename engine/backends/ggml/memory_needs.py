@@ -22,11 +22,11 @@ def chunk_needs(ggml: Ggml, spec: ModelSpec, chunk_tok: int) -> ChunkNeeds:
     """For prefill chunks of `chunk_tok` tokens."""
     kv_per_tok = bytes_per_tok(spec)
     chunk_tok = min(chunk_tok, spec.context_tok)
-    graph = max(_graph_bytes(ggml, spec, number, chunk_tok) for number in _kinds(spec))
+    graph = max(_graph_bytes(ggml, spec, number, chunk_tok) for number in spec.layer_kinds())
     hidden, widest = spec.hidden_dim, _widest(spec)
     work = 4 * chunk_tok * widest
     """ggml holds a chunk's rows once more, in the format that a weight is multiplied with."""
-    experts = 4 * MAX_ROWS * (4 * hidden + 3 * max(weight.shape[1] for weight in _samples(spec)))
+    experts = 4 * MAX_ROWS * (4 * hidden + 3 * max(weight.shape[-1] for weight in _samples(spec)))
     masks_per_tok = 2 * (chunk_tok + 1)
     prompt_per_tok = prompt_state_bytes(spec) + 4 * hidden + 24 * spec.top_k
     """States, the experts' sum, and the routing of every token of a prompt."""
@@ -40,13 +40,8 @@ def chunk_needs(ggml: Ggml, spec: ModelSpec, chunk_tok: int) -> ChunkNeeds:
     )
 
 
-def _kinds(spec: ModelSpec) -> set[int]:
-    """One layer of every kind: the first is dense in some families, the last never."""
-    return {0, len(spec.layers) - 1}
-
-
 def _samples(spec: ModelSpec) -> list[StoredWeight]:
-    return [weight for number in spec.moe_layers for weight in spec.layers[number].experts[0]]
+    return [weight for number in spec.moe_layers for weight in spec.layers[number].experts[0].stored()]
 
 
 def _widest(spec: ModelSpec) -> int:

@@ -6,7 +6,7 @@ the rounding of its input.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import numpy as np
 
@@ -72,14 +72,8 @@ def to_float32(raw: np.ndarray, type_id: int) -> np.ndarray:
 
 
 def _made_float32(spec: ModelSpec) -> frozenset[str]:
-    found = set()
-    for layer in spec.layers:
-        small: Iterable[StoredWeight | None] = (
-            *(layer.attention_norm, layer.ffn_norm, layer.query_norm, layer.key_norm, layer.router, layer.router_bias),
-            *(layer.query_bias, layer.key_bias, layer.value_bias),
-        )
-        found |= {weight.name for weight in small if weight is not None and weight.type_id in (F32, F16, BF16)}
-    return frozenset({*found, spec.output_norm.name})
+    small = (weight for layer in spec.layers for weight in layer.vectors() if weight.type_id in (F32, F16, BF16))
+    return frozenset({*(weight.name for weight in small), spec.output_norm.name})
 
 
 def _num_values(weight: StoredWeight) -> int:

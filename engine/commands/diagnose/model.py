@@ -16,9 +16,9 @@ from engine.checkpoint.catalogue import describe_folder
 from engine.checkpoint.gguf.header import read_gguf
 from engine.checkpoint.gguf.location import is_gguf
 from engine.checkpoint.gguf.metadata import Metadata
-from engine.checkpoint.index import checkpoint_files, read_index
 from engine.checkpoint.model_source import local_model
 from engine.checkpoint.shards import choose_shards
+from engine.checkpoint.stored_tensors import checkpoint_files, stored_tensors
 from engine.commands.diagnose.check import FAIL, OK, WARN, Check
 from engine.commands.diagnose.link_trial import try_link
 from engine.commands.plan_model import plan_model
@@ -112,7 +112,7 @@ def _counted(model: Path) -> tuple[int, int, str]:
     if is_gguf(model):
         file = read_gguf(model)
         return len(file.paths), len(file.tensors), ""
-    return len(checkpoint_files(model)), len(read_index(model)), " ".join(choose_shards(model).notices)
+    return len(checkpoint_files(model)), len(stored_tensors(model)), " ".join(choose_shards(model).notices)
 
 
 def _tokenizer_of(model: Path) -> Any:

@@ -15,7 +15,18 @@ from tempfile import mkdtemp
 from app.engine_link.bridge import EngineBridge
 from app.storage.store import ChatStore
 from app.ui.chat_app import ChatApp
-from engine.api import BuildProfile, Cancel, Command, DeleteProfile, Load, SetDomain, SetMode, SetStrategy, Submit
+from engine.api import (
+    BuildProfile,
+    Cancel,
+    Command,
+    CountTokens,
+    DeleteProfile,
+    Load,
+    SetDomain,
+    SetMode,
+    SetStrategy,
+    Submit,
+)
 from engine.config import EXACT
 from engine.events import (
     CANCELLED,
@@ -33,6 +44,7 @@ from engine.events import (
     TaskEnded,
     TaskProgress,
     TextDelta,
+    TokensCounted,
     TurnEnded,
 )
 from tests.functional.app.fake_engine import MIB, READY, FakeEngine, counters, snapshot, stats
@@ -96,6 +108,8 @@ class ScriptedEngine(FakeEngine):
             case Cancel(request_id) if self._building is not None:
                 self._building = None
                 self.tell(Failed(request_id, "Stopped", "It was stopped.", "", is_fatal=False))
+            case CountTokens(request_id, texts):
+                self.tell(TokensCounted(request_id, tuple(len(text) // 4 for text in texts)))
             case SetDomain(domain):
                 self.warm(domain)
             case SetStrategy(strategy):

@@ -6,14 +6,40 @@ Source: the definition in transformers (`Glm4MoeForCausalLM`). Experts in groups
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
-from engine.backends.ggml.families.shared_parts import MAX_DIM, Sizes, read_attention, read_ends, read_sizes
+from engine.backends.ggml.families.checkpoint_words import CheckpointWords
+from engine.backends.ggml.families.shared_parts import (
+    MAX_DIM,
+    Sizes,
+    read_attention,
+    read_experts,
+    read_scored_router,
+    read_shared_experts,
+    read_sizes,
+    spec_of,
+)
 from engine.backends.ggml.families.stored_model import StoredModel
-from engine.backends.ggml.model_spec import SIGMOID, LayerWeights, ModelSpec, RouterSpec
+from engine.backends.ggml.model_spec import LayerWeights, ModelSpec
+from engine.errors import UnsupportedModelError
 
-_SIGMOID_GATE = 2
-"""GGUF's number for it, in `expert_gating_func`."""
+
+def _number_of_dense_layers(config: dict[str, Any]) -> Mapping[str, object]:
+    kinds = list(config.pop("mlp_layer_types", None) or ())
+    if not kinds:
+        return {}
+    num_dense = next((number for number, kind in enumerate(kinds) if kind != "dense"), len(kinds))
+    if "dense" in kinds[num_dense:]:
+        raise UnsupportedModelError("Dense layers stand between MoE layers.", "Use --backend transformers.")
+    return {"leading_dense_block_count": num_dense}
+
+
+CHECKPOINTS: Final = {
+    "glm4_moe": CheckpointWords(
+        tensors={r"post_attention_layernorm\.weight": "post_attention_norm.weight"}, look=_number_of_dense_layers
+    )
+}
 
 
 def read_spec(model: StoredModel) -> ModelSpec:
@@ -21,47 +47,21 @@ def read_spec(model: StoredModel) -> ModelSpec:
     sizes = read_sizes(model)
     num_dense = model.integer("leading_dense_block_count", 0, sizes.num_layers - 1, default=0)
     num_shared = model.integer("expert_shared_count", 0, 1024, default=0)
-    model.require("expert_gating_func", _SIGMOID_GATE)
     model.require("nextn_predict_layers", 0)
-    for key in ("expert_group_count", "expert_group_used_count"):
-        model.require(key, 0, 1)
     dense_dim = model.integer("feed_forward_length", 1, MAX_DIM, default=sizes.expert_dim)
-    router = RouterSpec(
-        SIGMOID, model.flag("expert_weights_norm", True), model.number("expert_weights_scale", 0, 1e6, default=1.0)
-    )
     layers = [
-        _layer(model, f"blk.{number}.", sizes, dense_dim if number < num_dense else 0, num_shared)
-        for number in range(sizes.num_layers)
+        _layer(model, prefix, sizes, dense_dim if number < num_dense else 0, num_shared)
+        for number, prefix in enumerate(sizes.prefixes())
     ]
-    return ModelSpec(
-        family="glm4moe",
-        hidden_dim=sizes.hidden_dim,
-        num_heads=sizes.num_heads,
-        num_kv_heads=sizes.num_kv_heads,
-        head_dim=sizes.head_dim,
-        rope_dim=sizes.rope_dim,
-        rope_base=sizes.rope_base,
-        norm_eps=sizes.norm_eps,
-        context_tok=sizes.context_tok,
-        top_k=sizes.top_k,
-        router=router,
-        layers=tuple(layers),
-        **read_ends(model, sizes),
-    )
+    return spec_of(model, sizes, read_scored_router(model), layers)
 
 
 def _layer(model: StoredModel, prefix: str, sizes: Sizes, dense_dim: int, num_shared: int) -> LayerWeights:
     """`dense_dim`: 0 for a MoE layer."""
-    hidden = sizes.hidden_dim
     common: dict[str, Any] = read_attention(model, prefix, sizes)
-    common["ffn_norm"] = model.weight(prefix + "post_attention_norm.weight", hidden)
+    common["ffn_norm"] = model.weight(prefix + "post_attention_norm.weight", sizes.hidden_dim)
     if dense_dim:
-        return LayerWeights(**common, dense=model.network(prefix, "", hidden, dense_dim))
-    shared = model.network(prefix, "_shexp", hidden, sizes.expert_dim * num_shared) if num_shared else None
-    return LayerWeights(
-        **common,
-        router=model.weight(prefix + "ffn_gate_inp.weight", hidden, sizes.num_experts),
-        router_bias=model.optional(prefix + "exp_probs_b.bias", sizes.num_experts),
-        dense=shared,
-        experts=model.experts(prefix, hidden, sizes.expert_dim, sizes.num_experts),
-    )
+        return LayerWeights(**common, dense=model.network(prefix, "", sizes.hidden_dim, dense_dim))
+    shared = read_shared_experts(model, prefix, sizes, sizes.expert_dim * num_shared)
+    correction = model.optional(prefix + "exp_probs_b.bias", sizes.num_experts)
+    return LayerWeights(**common, **read_experts(model, prefix, sizes, shared), correction_bias=correction)

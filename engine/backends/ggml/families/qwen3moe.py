@@ -5,43 +5,28 @@ Source: the definition in transformers (`Qwen3MoeForCausalLM`).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Final
 
-from engine.backends.ggml.families.shared_parts import read_attention, read_ends, read_sizes
+from engine.backends.ggml.families.checkpoint_words import CheckpointWords
+from engine.backends.ggml.families.shared_parts import read_attention, read_experts, read_sizes, spec_of
 from engine.backends.ggml.families.stored_model import StoredModel
 from engine.backends.ggml.model_spec import SOFTMAX, LayerWeights, ModelSpec, RouterSpec
+
+CHECKPOINTS: Final = {"qwen3_moe": CheckpointWords(defaults={"norm_topk_prob": False})}
 
 
 def read_spec(model: StoredModel) -> ModelSpec:
     """Raises CheckpointError and UnsupportedModelError."""
     sizes = read_sizes(model)
-    model.require("feed_forward_length", *range(1 << 20))  # of dense layers, which the family does not have
+    model.ignore("feed_forward_length")  # of dense layers, which the family does not have
     normalises = model.flag("expert_weights_norm", True)
     scale = model.number("expert_weights_scale", 0, 1e6, default=1.0) or 1.0
-    layers = []
-    for number in range(sizes.num_layers):
-        prefix = f"blk.{number}."
-        attention: dict[str, Any] = read_attention(model, prefix, sizes)
-        layers.append(
-            LayerWeights(
-                **attention,
-                ffn_norm=model.weight(prefix + "ffn_norm.weight", sizes.hidden_dim),
-                router=model.weight(prefix + "ffn_gate_inp.weight", sizes.hidden_dim, sizes.num_experts),
-                experts=model.experts(prefix, sizes.hidden_dim, sizes.expert_dim, sizes.num_experts),
-            )
+    layers = [
+        LayerWeights(
+            **read_attention(model, prefix, sizes),
+            ffn_norm=model.weight(prefix + "ffn_norm.weight", sizes.hidden_dim),
+            **read_experts(model, prefix, sizes),
         )
-    return ModelSpec(
-        family="qwen3moe",
-        hidden_dim=sizes.hidden_dim,
-        num_heads=sizes.num_heads,
-        num_kv_heads=sizes.num_kv_heads,
-        head_dim=sizes.head_dim,
-        rope_dim=sizes.rope_dim,
-        rope_base=sizes.rope_base,
-        norm_eps=sizes.norm_eps,
-        context_tok=sizes.context_tok,
-        top_k=sizes.top_k,
-        router=RouterSpec(SOFTMAX, normalises, scale),
-        layers=tuple(layers),
-        **read_ends(model, sizes),
-    )
+        for prefix in sizes.prefixes()
+    ]
+    return spec_of(model, sizes, RouterSpec(SOFTMAX, normalises, scale), layers)

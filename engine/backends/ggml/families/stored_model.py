@@ -6,9 +6,10 @@ What nobody asks for is refused in the end: a key or a tensor that is not used w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from engine.backends.ggml.model_spec import ExpertWeights, StoredWeight
+from engine.backends.ggml.tensor_types import F32
 from engine.errors import CheckpointError, UnsupportedModelError
 
 _ABSENT = object()
@@ -25,11 +26,18 @@ class StoredModel:
         numbers: Mapping[str, object],
         weights: Mapping[str, StoredWeight],
         harmless: Callable[[str], bool] = lambda key: False,
+        is_converted: bool = False,
     ) -> None:
-        """`harmless(key)`: a key that changes nothing in the result, used or not."""
-        self.name, self.family = name, family
+        """`harmless(key)`: a key that changes nothing in the result, used or not. `is_converted`: llama.cpp's converter
+        wrote it, which changes tensors of some families."""
+        self.name, self.family, self.is_converted = name, family, is_converted
         self._numbers, self._weights, self._harmless = numbers, weights, harmless
         self._used: set[str] = set()
+
+    @property
+    def numbers(self) -> Mapping[str, object]:
+        """Every number, whether it was asked for or not."""
+        return self._numbers
 
     # -- numbers ------------------------------------------------------------------------------------------------------
 
@@ -53,6 +61,19 @@ class StoredModel:
         if not isinstance(value, bool):
             raise self._wrong(key, value, "true or false")
         return value
+
+    def choice(self, key: str, meanings: Mapping[str, str], default: str) -> str:
+        """What the key's value means; `default` where it is not there. Raises UnsupportedModelError for others."""
+        self.require(key, *meanings)
+        return meanings[str(self._numbers[key])] if key in self._numbers else default
+
+    def says(self, key: str) -> bool:
+        """Whether the key is there."""
+        return key in self._numbers
+
+    def ignore(self, *keys: str) -> None:
+        """These keys change nothing in the result."""
+        self._used.update(keys)
 
     def require(self, key: str, *allowed: object) -> None:
         """Raises UnsupportedModelError where `key` is there with another value than these: it would change the
@@ -94,6 +115,11 @@ class StoredModel:
             raise CheckpointError(f"{self.name} has no tensor {name}.", _HINT)
         return found
 
+    def weight_of(self, name: str, *shapes: tuple[int, ...]) -> StoredWeight:
+        """As `weight`, with one of these shapes."""
+        stored = self._weights.get(name)
+        return self.weight(name, *(stored.shape if stored is not None and stored.shape in shapes else shapes[0]))
+
     def optional(self, name: str, *shape: int) -> StoredWeight | None:
         """As `weight`; None where there is none."""
         self._used.add(name)
@@ -118,10 +144,12 @@ class StoredModel:
         )
 
     def experts(self, prefix: str, hidden_dim: int, width: int, count: int) -> tuple[ExpertWeights, ...]:
-        """The routed experts of a layer: stacked, or each stored for itself."""
+        """The routed experts of a layer: stacked, or each stored for itself. Biases are stacked. Raises
+        UnsupportedModelError for biases that are no float32."""
         shapes = {"gate": (hidden_dim, width), "up": (hidden_dim, width), "down": (width, hidden_dim)}
-        parts = {}
+        parts, biases = {}, {}
         for part, shape in shapes.items():
+            biases[part] = self._expert_biases(f"{prefix}ffn_{part}_exps.bias", shape[1], count)
             stacked = f"{prefix}ffn_{part}_exps.weight"
             if self.has(stacked):
                 whole = self.weight(stacked, *shape, count)
@@ -133,7 +161,20 @@ class StoredModel:
                     f"{self.name}: the experts of {stacked} are stored in different formats.",
                     "Use a version whose experts of one layer are stored alike.",
                 )
-        return tuple(ExpertWeights(*each) for each in zip(parts["gate"], parts["up"], parts["down"], strict=True))
+        return tuple(
+            ExpertWeights(*(parts[part][number] for part in shapes), *(biases[part][number] for part in shapes))
+            for number in range(count)
+        )
+
+    def _expert_biases(self, name: str, length: int, count: int) -> Sequence[StoredWeight | None]:
+        whole = self.optional(name, length, count)
+        if whole is None:
+            return [None] * count
+        if whole.type_id != F32:
+            raise UnsupportedModelError(
+                f"{self.name}: {name} is not stored as float32.", "Use a GGUF file of the model."
+            )
+        return [whole.matrix(number) for number in range(count)]
 
     def require_all_used(self) -> None:
         """Raises UnsupportedModelError for a key or tensor that no family code has asked for."""

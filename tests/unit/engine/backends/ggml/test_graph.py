@@ -44,7 +44,7 @@ def test_shapes_and_types_are_checked(builder: GraphBuilder) -> None:
         lambda: builder.write_rows(builder.new(F16, 64, 9), rows, builder.new(I32, 3)),
         lambda: builder.attention(heads, builder.new(F16, 16, 3, 9), builder.new(F16, 16, 3, 9), rows, 1.0),
         lambda: builder.reshape(rows, 5, 5),
-        lambda: builder.swiglu(rows, matrix),
+        lambda: builder.gated(rows, matrix),
         lambda: builder.first_rows(builder.new(F16, 64, 9), 4, 10),
         lambda: builder.strided(4096, F32, (8, 8), 2, 8 * 8 * 4 - 1),
         lambda: builder.new_at(0, F32, 4),

@@ -1,0 +1,100 @@
+"""Every family of the ggml back end on the same weights: near transformers and llama.cpp, and EXACT in few slots.
+
+`KEYS` has a row for each model type that the back end reads; what is not in it is not proved.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
+
+from engine.backends.ggml.families import FAMILIES
+from engine.config import FULL_LAYER, RING
+from tests.architectures.gguf_conversion import VOCABULARY_TOK, convert
+from tests.architectures.test_ggml_exact import answered, kl, open_model
+from tests.architectures.tiny import save_checkpoint
+from tests.llama_cpp import has_llama_cpp, llama_logits
+
+KEYS: Final[dict[str, dict[str, Any]]] = {
+    "qwen3_moe": {},
+    "glm4_moe": {"expert_gating_func": 2},
+    "qwen2_moe": {},
+    "olmoe": {},
+    "mixtral": {},
+    "granitemoe": {},
+    "granitemoeshared": {},
+}
+"""Model types, and what a GGUF file says of them that config.json does not."""
+CHANGES: Final[dict[str, dict[str, Any]]] = {
+    "qwen2_moe": {"norm_topk_prob": False},
+    "olmoe": {"num_key_value_heads": 4},  # llama.cpp knows no other
+    "granitemoe": {"embedding_multiplier": 6.0, "residual_multiplier": 0.4, "attention_multiplier": 0.3}
+    | {"logits_scaling": 2.5},
+    "granitemoeshared": {"embedding_multiplier": 3.0, "residual_multiplier": 0.6, "attention_multiplier": 0.2}
+    | {"logits_scaling": 0.5, "tie_word_embeddings": True},
+}
+"""Of the tiny configurations: what would otherwise be 1, or not be tried."""
+SAMPLE: Final = ("granitemoeshared", "mixtral")
+QUANTS: Final = ("F16", "Q8_0", "Q4_0", "native")
+IDS: Final = [(11 * i + 5) % VOCABULARY_TOK for i in range(40)]
+
+
+def _marked(names: tuple[str, ...] | list[str], sample: tuple[str, ...]) -> list[Any]:
+    return [name if name in sample else pytest.param(name, marks=pytest.mark.long) for name in names]
+
+
+def save(place: Path, name: str, dtype: torch.dtype = torch.float32) -> Path:
+    """A tiny checkpoint with biases that are not 0 and norms that are not 1."""
+    changes = {"vocab_size": VOCABULARY_TOK, **CHANGES.get(name, {})}
+    folder = save_checkpoint(place / name, name, dtype, num_positions=640, **changes)
+    file = folder / "model.safetensors"
+    weights = load_file(file)
+    for weight in weights.values():
+        if weight.dim() == 1:
+            weight += 0.2 * torch.randn(weight.shape)
+    save_file(weights, file, {"format": "pt"})
+    return folder
+
+
+def test_every_model_type_has_a_row() -> None:
+    assert set(KEYS) == {name for family in FAMILIES.values() for name in family.CHECKPOINTS}
+
+
+@pytest.mark.skipif(not has_llama_cpp(), reason="the wheel xllamacpp is not installed")
+@pytest.mark.parametrize("name", _marked(list(KEYS), SAMPLE))
+def test_near_transformers_and_llama_cpp_on_the_same_weights(name: str, tmp_path: Path) -> None:
+    folder = save(tmp_path, name)
+    file = convert(folder, tmp_path / "model.gguf", keys=KEYS[name])
+    library = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    with torch.inference_mode():
+        expected = library(torch.tensor([IDS])).logits[0, -1]
+    references = {"transformers": expected, "llama.cpp": torch.from_numpy(llama_logits(file, IDS)[-1])}
+    for path in (file, folder):
+        engine = open_model(path, residency=0.5)
+        try:
+            _, logits = engine.greedy_ids(IDS, 1)
+        finally:
+            engine.close()
+        for reference, its_logits in references.items():
+            print(f"{name} {path.suffix or 'safetensors'} {reference}: KL {kl(its_logits, logits):.1e}")
+            assert kl(its_logits, logits) < 1e-4, reference
+            assert int(its_logits.argmax()) == int(logits.argmax()), reference
+
+
+@pytest.mark.parametrize("prefill", [RING, FULL_LAYER])
+@pytest.mark.parametrize("quant", _marked(list(QUANTS), ("Q8_0",)))
+@pytest.mark.parametrize("name", _marked(list(KEYS), SAMPLE[:1]))
+def test_few_slots_give_what_the_whole_model_gives(name: str, quant: str, prefill: str, tmp_path: Path) -> None:
+    model = save(tmp_path, name, torch.bfloat16 if quant == "native" else torch.float32)
+    if quant != "native":
+        model = convert(model, tmp_path / "model.gguf", quant, KEYS[name])
+    whole = answered(model, residency=1.0)
+    few = answered(model, residency=0.4, prefill=prefill)
+    for (ids, logits), (whole_ids, whole_logits) in zip(few, whole, strict=True):
+        assert torch.equal(logits, whole_logits)
+        assert ids == whole_ids
