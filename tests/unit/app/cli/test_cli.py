@@ -167,7 +167,7 @@ def test_an_instance_names_the_others_that_live(tmp_path: Path) -> None:
     first, second = InstanceLock(path), InstanceLock(path)
     first.acquire()
     path.write_text(f"{os.getppid()}\n{2**30}\n", encoding="utf-8")
-    assert f"running (process {os.getppid()}):" in second.acquire()
+    assert f"running (process {os.getppid()});" in second.acquire()
     first.release()
     second.release()
 
