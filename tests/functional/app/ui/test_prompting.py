@@ -116,7 +116,7 @@ async def test_commands_with_something_behind_them(stage: Stage, tmp_path: Path)
     await stage.until(lambda: SetStrategy("moe-infinity") in stage.engine.sent)
     await stage.see(" · moe-infinity")
     await stage.ask("/system Answer in one word.")
-    await stage.see("The model is told that")
+    await stage.see("The system prompt holds from")
     await stage.ask_ready("two")
     assert stage.engine.submitted()[-1].messages[0].content == "Answer in one word."
     stage.engine.end_answer(stage.engine.submitted()[-1].request_id, "Two.", 1)
