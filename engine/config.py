@@ -30,6 +30,10 @@ AUTO, FULL_LAYER, RING = "auto", "full-layer", "ring"
 PREFILL_PATHS = (AUTO, FULL_LAYER, RING)
 """How prefill gets absent experts; auto: whole layers staged where two buffers are affordable, else the ring."""
 
+KV_TYPES = ("f16", "q8_0")
+"""Formats of the ggml back end's KV cache: two bytes a value, or blocks of 32 values in 34 bytes. Part of what EXACT
+means."""
+
 BACKENDS = (AUTO, TRANSFORMERS, GGML)
 """What runs a model; auto: the fastest that knows it."""
 
@@ -114,6 +118,8 @@ class EngineConfig:
     """Share of the routed experts on the device, in (0, 1]. Exclusive with `memory_bytes`."""
     context_tok: int | None = None
     """Context length; None: what the budget affords, at most the model's own and at most 8192."""
+    kv_type: str = "f16"
+    """Of the ggml back end; transformers keeps its own."""
     prefill_chunk_tok: int = 256
     """Prompts are computed in chunks of at most this many tokens; part of what EXACT means."""
     mode: str = EXACT
@@ -147,6 +153,8 @@ class EngineConfig:
             raise ConfigError(
                 f"Unknown eviction policy {self.eviction!r}.", f"Choose one of {', '.join(EVICTION_POLICIES)}."
             )
+        if self.kv_type not in KV_TYPES:
+            raise ConfigError(f"Unknown format of a KV cache {self.kv_type!r}.", f"Choose {' or '.join(KV_TYPES)}.")
         if self.prefetch not in PREFETCHERS:
             raise ConfigError(f"Unknown prefetcher {self.prefetch!r}.", f"Choose one of {', '.join(PREFETCHERS)}.")
         for name, low in (

@@ -90,6 +90,10 @@ SETTINGS: tuple[Setting, ...] = (
             Kind.SHARE, unset="the demo: 50%; others: what the memory affords"),
     _engine("model.context", "Context", "Tokens of conversation that fit; the KV cache is reserved for all of them.",
             Kind.INTEGER, "context_tok", unset="what the budget affords", low=16),
+    _engine("model.kv_type", "KV type",
+            "The format of the KV cache: q8_0 takes about half the bytes of f16, and is a little less precise. Of the"
+            " ggml back end.",
+            Kind.CHOICE, choices=config.KV_TYPES),
     _app("model.folders", "Model folders",
          "Folders that the model picker looks into: a model, or a folder that holds several.",
          "Model and memory", Kind.FOLDERS, unset="none"),

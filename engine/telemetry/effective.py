@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from engine.backends.offloaded_model import OffloadedModel
-from engine.config import DEMO_MODEL, format_bytes
+from engine.config import DEMO_MODEL, KV_TYPES, format_bytes
 from engine.demo.model import DEMO_LIMIT
 from engine.events import EngineReady
 from engine.experts.expert_runtime import depth_in_effect
@@ -50,7 +50,7 @@ def effective(engine: OffloadedModel, mode: str) -> tuple[tuple[str, str], ...]:
         ("number format", loaded.number_format),
         ("budget", f"{format_bytes(budget.budget_bytes)} = {parts}"),
         ("slots", f"{shown} of {widest} a layer ({budget.residency_rate:.0%} of the experts){_moved(budget)}"),
-        ("context", f"{budget.context_tok} tokens"),
+        ("context", f"{budget.context_tok} tokens{_kv_type(engine)}"),
         ("prefill", f"{chunks_in_words(config, budget)}, {_prefill_path(budget)}"),
         ("mode", f"{mode}, alpha {config.alpha:g}"),
         ("eviction", f"history ({engine.tuned})" if config.eviction == "history" else config.eviction),
@@ -63,6 +63,12 @@ def effective(engine: OffloadedModel, mode: str) -> tuple[tuple[str, str], ...]:
 
 def _as_stored(engine: OffloadedModel) -> str:
     return f"{engine.loaded.store.num_direct_layers} of {len(engine.layers)} layers straight into slots"
+
+
+def _kv_type(engine: OffloadedModel) -> str:
+    """The format of the KV cache, where it was chosen."""
+    kv_type = engine.config.kv_type
+    return f", KV cache in {kv_type}" if kv_type != KV_TYPES[0] else ""
 
 
 def _moved(budget: BudgetPlan) -> str:

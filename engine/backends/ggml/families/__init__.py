@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from engine.backends.ggml.families import glm4moe, granitemoe, llama, olmoe, qwen2moe, qwen3moe
+from engine.backends.ggml.families import deepseek2, glm4moe, gptoss, granitemoe, llama, olmoe, qwen2moe, qwen3moe
 from engine.backends.ggml.families.checkpoint_words import CheckpointWords
 from engine.backends.ggml.families.stored_model import StoredModel
 from engine.backends.ggml.model_spec import ModelSpec
@@ -29,6 +29,8 @@ FAMILIES: Final[Mapping[str, _Family]] = {
     "olmoe": olmoe,
     "llama": llama,
     "granitemoe": granitemoe,
+    "gpt-oss": gptoss,
+    "deepseek2": deepseek2,
 }
 """By the architecture's name in GGUF."""
 
