@@ -17,7 +17,7 @@ from engine.backends.ggml.families import FAMILIES
 from engine.config import FULL_LAYER, RING
 from tests.architectures.gguf_conversion import VOCABULARY_TOK, convert
 from tests.architectures.test_ggml_exact import answered, kl, open_model
-from tests.architectures.tiny import save_checkpoint
+from tests.architectures.tiny import VOCAB, save_checkpoint
 from tests.llama_cpp import has_llama_cpp, llama_logits
 
 KEYS: Final[dict[str, dict[str, Any]]] = {
@@ -70,10 +70,10 @@ def save(place: Path, name: str, dtype: torch.dtype = torch.float32) -> Path:
     return folder
 
 
-def logits_of(path: Path) -> torch.Tensor:
+def logits_of(path: Path, ids: list[int] = IDS) -> torch.Tensor:
     engine = open_model(path, residency=0.5)
     try:
-        return engine.greedy_ids(IDS, 1)[1]
+        return engine.greedy_ids(ids, 1)[1]
     finally:
         engine.close()
 
@@ -97,6 +97,16 @@ def test_near_transformers_and_llama_cpp_on_the_same_weights(name: str, tmp_path
             print(f"{name} {path.suffix or 'safetensors'} {reference}: KL {kl(its_logits, logits):.1e}")
             assert kl(its_logits, logits) < 1e-4, reference
             assert int(its_logits.argmax()) == int(logits.argmax()), reference
+
+
+@pytest.mark.long
+def test_gelu_in_place_of_silu(tmp_path: Path) -> None:
+    folder = save_checkpoint(tmp_path / "qwen2_moe", "qwen2_moe", num_positions=640, hidden_act="gelu")
+    ids = [number % VOCAB for number in IDS]
+    library = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    with torch.inference_mode():
+        expected = library(torch.tensor([ids])).logits[0, -1]
+    assert kl(expected, logits_of(folder, ids)) < 1e-4
 
 
 @pytest.mark.skipif(not has_llama_cpp(), reason="the wheel xllamacpp is not installed")
