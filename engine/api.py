@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from engine.config import RECORDED_TOK, EngineConfig, SamplingConfig, check_mode
+from engine.config import RECORDED_TOK, EngineConfig, SamplingConfig, check_mode, check_strategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +103,16 @@ class BenchPolicies:
 
 
 @dataclass(frozen=True, slots=True)
+class BenchStrategies:
+    """Compare whole strategies, interleaved in one run: as published, and at equal device bytes."""
+
+    request_id: int
+    is_quick: bool = False
+    links: tuple[str, ...] = ("A", "own")
+    """As those of BenchPolicies, without B."""
+
+
+@dataclass(frozen=True, slots=True)
 class BenchPrediction:
     """Measure how well a later layer's choice is predicted, by hidden state and number of layers ahead."""
 
@@ -120,7 +130,7 @@ class BenchPrefill:
     """As those of BenchPolicies, without B."""
 
 
-Bench = BenchOverhead | BenchPolicies | BenchPrediction | BenchPrefill
+Bench = BenchOverhead | BenchPolicies | BenchStrategies | BenchPrediction | BenchPrefill
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +149,29 @@ class BenchPeers:
 
 
 @dataclass(frozen=True, slots=True)
+class CountTokens:
+    """Count the tokens of texts as they are inside a message. -> TokensCounted. Waits its turn behind an answer."""
+
+    request_id: int
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SetDomain:
     """Set the chat's domain, and warm the expert cache by its profile, where there is one."""
 
     domain: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetStrategy:
+    """Run the loaded model under another strategy, within the same bytes; nothing is loaded again, and the conversation
+    stays computed. Answered by StrategySet or Failed. Raises ConfigError for another name."""
+
+    strategy: str
+
+    def __post_init__(self) -> None:
+        check_strategy(self.strategy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +186,8 @@ class BuildProfile:
     """At most so many; None: all."""
     num_new_tok: int = RECORDED_TOK
     """Tokens written per prompt at most."""
+    has_predictor: bool = False
+    """Also train the predictor of the next layer's selection on what was recorded; takes minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +274,9 @@ Command = (
     | Submit
     | Cancel
     | SetMode
+    | CountTokens
     | SetDomain
+    | SetStrategy
     | Verify
     | Bench
     | BenchPeers

@@ -7,11 +7,19 @@ effect.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.errors import ConfigError
 from offload.policies.eviction import EVICTION_POLICIES as EVICTION_POLICIES  # the names, read from here by the app
 from offload.policies.prefetch import PREFETCHERS as PREFETCHERS
+from offload.policies.slot_planning.device_cache import SLOT_PLANS as _SLOT_PLANS
+from offload.strategy import STRATEGIES as STRATEGIES
+from offload.strategy import strategy_named as strategy_named
+from offload.strategy.bundle import AUTO as AUTO
+from offload.strategy.bundle import FULL_LAYER as FULL_LAYER
+from offload.strategy.bundle import PREFILL_PATHS as PREFILL_PATHS
+from offload.strategy.bundle import RING as RING
+from offload.strategy.bundle import Strategy
 
 DEMO_MODEL = "demo"
 """The name that stands for the demo model, built on first use."""
@@ -22,13 +30,9 @@ EXACT, APPROX = "exact", "approx"
 TRANSFORMERS, GGML = "transformers", "ggml"
 """The back ends: the model library, for every architecture; ggml's kernels, for the families it knows, on the CPU."""
 
-NONUNIFORM, UNIFORM = "nonuniform", "uniform"
-SLOT_PLANS = (NONUNIFORM, UNIFORM)
-"""How slots are distributed: by the model's profiles, where there are any; or the same share in every layer."""
-
-AUTO, FULL_LAYER, RING = "auto", "full-layer", "ring"
-PREFILL_PATHS = (AUTO, FULL_LAYER, RING)
-"""How prefill gets absent experts; auto: whole layers staged where two buffers are affordable, else the ring."""
+SLOT_PLANS = tuple(_SLOT_PLANS)
+"""How slots are distributed: by the model's profiles, where there are any; the same share in every layer; one pool for
+all layers; or a fixed number in one pool: one step's experts, two steps', two layers'."""
 
 KV_TYPES = ("f16", "q8_0")
 """Formats of the ggml back end's KV cache: two bytes a value, or blocks of 32 values in 34 bytes. Part of what EXACT
@@ -59,6 +63,12 @@ def check_mode(mode: str) -> None:
     """Raises ConfigError for what is not a mode."""
     if mode not in (EXACT, APPROX):
         raise ConfigError(f"Unknown mode {mode!r}.", f"Choose {EXACT} or {APPROX}.")
+
+
+def check_strategy(strategy: str) -> None:
+    """Raises ConfigError for what is not a strategy."""
+    if strategy not in STRATEGIES:
+        raise ConfigError(f"Unknown strategy {strategy!r}.", f"Choose one of {', '.join(STRATEGIES)}.")
 
 
 def parse_bytes(text: str) -> int:
@@ -112,6 +122,8 @@ class EngineConfig:
     """`demo`, a checkpoint folder, or a Hugging Face id."""
     backend: str = TRANSFORMERS
     """What runs it."""
+    config_source: str | None = None
+    """A folder or a Hugging Face id whose tokenizer and settings are used for a GGUF file; None: the file's own."""
     memory_bytes: int | None = None
     """The one byte budget over everything. Exclusive with `residency`."""
     residency: float | None = None
@@ -125,10 +137,12 @@ class EngineConfig:
     mode: str = EXACT
     domain: str | None = None
     """Warm the cache by this domain's profile at load, where there is one."""
-    slots: str = NONUNIFORM
-    prefill: str = AUTO
-    eviction: str = "history"
-    prefetch: str = "layers-ahead"
+    strategy: str = STRATEGIES[0]
+    """The bundle of policies; what follows is the strategy's own where it is None."""
+    slots: str | None = None
+    prefill: str | None = None
+    eviction: str | None = None
+    prefetch: str | None = None
     prefetch_depth: int | None = None
     """Experts prefetched per layer at most; None: half of the experts that a token is given to, and at least one."""
     alpha: float = 0.05
@@ -145,18 +159,16 @@ class EngineConfig:
         check_mode(self.mode)
         if self.backend not in BACKENDS:
             raise ConfigError(f"Unknown back end {self.backend!r}.", f"Choose one of {', '.join(BACKENDS)}.")
-        if self.slots not in SLOT_PLANS:
-            raise ConfigError(f"Unknown slot plan {self.slots!r}.", f"Choose one of {', '.join(SLOT_PLANS)}.")
-        if self.prefill not in PREFILL_PATHS:
-            raise ConfigError(f"Unknown prefill path {self.prefill!r}.", f"Choose one of {', '.join(PREFILL_PATHS)}.")
-        if self.eviction not in EVICTION_POLICIES:
-            raise ConfigError(
-                f"Unknown eviction policy {self.eviction!r}.", f"Choose one of {', '.join(EVICTION_POLICIES)}."
-            )
-        if self.kv_type not in KV_TYPES:
-            raise ConfigError(f"Unknown format of a KV cache {self.kv_type!r}.", f"Choose {' or '.join(KV_TYPES)}.")
-        if self.prefetch not in PREFETCHERS:
-            raise ConfigError(f"Unknown prefetcher {self.prefetch!r}.", f"Choose one of {', '.join(PREFETCHERS)}.")
+        for what, given, choices in (
+            ("strategy", self.strategy, STRATEGIES),
+            ("slot plan", self.slots, SLOT_PLANS),
+            ("prefill path", self.prefill, PREFILL_PATHS),
+            ("eviction policy", self.eviction, EVICTION_POLICIES),
+            ("format of a KV cache", self.kv_type, KV_TYPES),
+            ("prefetcher", self.prefetch, PREFETCHERS),
+        ):
+            if given is not None and given not in choices:
+                raise ConfigError(f"Unknown {what} {given!r}.", f"Choose one of {', '.join(choices)}.")
         for name, low in (
             ("context_tok", 16),
             ("prefill_chunk_tok", 1),
@@ -171,6 +183,15 @@ class EngineConfig:
             raise ConfigError(f"alpha is {self.alpha}.", "It must not be negative.")
         if self.link_bytes_per_s is not None and not self.link_bytes_per_s > 0:
             raise ConfigError(f"link_bytes_per_s is {self.link_bytes_per_s}.", "It must be above 0.")
+
+    def with_strategy(self, strategy: str) -> EngineConfig:
+        """Under another strategy as it is: options that replaced parts of this one do not change it."""
+        return replace(self, strategy=strategy, slots=None, prefill=None, eviction=None, prefetch=None)
+
+    @property
+    def policies(self) -> Strategy:
+        """The parts in effect: the strategy's, with this configuration's in their place."""
+        return strategy_named(self.strategy).overridden(self.prefill, self.slots, self.eviction, self.prefetch)
 
 
 @dataclass(frozen=True, slots=True)

@@ -205,6 +205,23 @@ class DomainSet:
 
 
 @dataclass(frozen=True, slots=True)
+class StrategySet:
+    """The loaded model runs under another strategy; its expert cache is empty."""
+
+    strategy: str
+    effective: tuple[tuple[str, str], ...]
+    """The value in effect of every setting, as (name, value)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokensCounted:
+    """What was asked for by CountTokens: tokens by text, in its order."""
+
+    request_id: int
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
     """Something went wrong. `request_id` None: the engine itself, or a load without an id. Details are in the log."""
 
@@ -243,6 +260,8 @@ Event = (
     | TaskEnded
     | Profiles
     | DomainSet
+    | StrategySet
+    | TokensCounted
     | Notice
     | Failed
 )

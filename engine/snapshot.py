@@ -67,6 +67,7 @@ class Snapshot:
     residency: tuple[bytes, ...]
     """Per MoE layer: one code a routed expert."""
     slots_per_layer: tuple[int, ...]
+    """Each layer's share of the slots; they add up to the slots there are."""
     layer_numbers: tuple[int, ...]
     """The decoder-layer number of each MoE layer."""
     layer_counters: tuple[Counters, ...]
@@ -80,5 +81,7 @@ class Snapshot:
     memory: MemoryUse
     link: LinkUse
     is_context_approximate: bool = False
+    num_pool_slots: int = 0
+    """Of one pool for all layers; 0: layers have slots of their own."""
     counters: Counters = field(default_factory=Counters)
     """Since load, over all layers."""

@@ -6,13 +6,13 @@ given; slots and staging are whole pages. The error names the smallest budget th
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from offload.errors import BudgetError
 from offload.geometry import Geometry, layer_staging_bytes, pool_bytes
-from offload.policies.slot_planning.uniform import spread_uniform
+from offload.policies.slot_planning.device_cache import PER_LAYER, DeviceCache
+from offload.slot_groups import SlotGroups
 
 if TYPE_CHECKING:
     from offload.policies.slot_planning.nonuniform import Move
@@ -60,6 +60,8 @@ class BudgetRequest:
     layer_staging: bool | None = False
     """Two buffers of a full layer for prefill, in place of the ring. None: if they take at most a quarter of the bytes
     for experts on the device, leave 2k slots a layer, and don't shorten the context."""
+    cache: DeviceCache = PER_LAYER
+    """How slots are shared out, and whether their number is fixed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ class BudgetPlan:
     """All decode slots, page padding included."""
     staging_bytes: int
     workspace_bytes: int
-    slots_per_layer: tuple[int, ...]
+    groups: SlotGroups
     context_tok: int
     num_experts_total: int
     chunk_tok: int = 0
@@ -85,9 +87,14 @@ class BudgetPlan:
     """How the slots came to differ from a uniform share."""
 
     @property
+    def slots_per_layer(self) -> tuple[int, ...]:
+        """Each layer's share of the slots; they add up to the slots there are."""
+        return self.groups.shares
+
+    @property
     def uniform_slots(self) -> tuple[int, ...]:
-        """Slots per layer before any were moved."""
-        slots = list(self.slots_per_layer)
+        """Slots per group before any were moved."""
+        slots = list(self.groups.slots)
         for move in self.slot_moves:
             slots[move.donor] += move.donor_slots
             slots[move.receiver] -= move.receiver_slots
@@ -118,7 +125,7 @@ class BudgetPlan:
     @property
     def residency_rate(self) -> float:
         """Slots over routed experts."""
-        return sum(self.slots_per_layer) / self.num_experts_total if self.num_experts_total else 1.0
+        return self.groups.num_slots / self.num_experts_total if self.num_experts_total else 1.0
 
 
 def plan_budget(request: BudgetRequest) -> BudgetPlan:
@@ -138,16 +145,15 @@ def plan_budget(request: BudgetRequest) -> BudgetPlan:
         plan = _with_context(request, slots, request.available_bytes)
         return replace(plan, budget_bytes=plan.total_bytes)
     budget_bytes = request.memory_bytes if request.memory_bytes is not None else _default_bytes(request)
-    plan = _with_context(request, _min_slots(request), budget_bytes)
-    return _plan(
-        request, spread_uniform(request.geometry, budget_bytes - plan.total_bytes), plan.context_tok, budget_bytes
-    )
+    plan = _with_context(request, request.cache.fewest(request.geometry), budget_bytes)
+    groups = request.cache.spread(request.geometry, budget_bytes - plan.total_bytes)
+    return _plan(request, groups, plan.context_tok, budget_bytes)
 
 
 def _plan_best_staging(request: BudgetRequest) -> BudgetPlan:
     """Full layers staged if that is affordable; else, or if everything is resident anyhow, the ring."""
     ring = plan_budget(replace(request, layer_staging=False))
-    if sum(ring.slots_per_layer) == ring.num_experts_total:
+    if ring.groups.num_slots == ring.num_experts_total:
         return ring
     try:
         staged = plan_budget(replace(request, layer_staging=True))
@@ -158,24 +164,23 @@ def _plan_best_staging(request: BudgetRequest) -> BudgetPlan:
         and staged.context_tok == ring.context_tok
         and all(
             slots >= min(2 * layer.top_k, layer.num_experts)
-            for slots, layer in zip(staged.slots_per_layer, request.geometry.layers, strict=True)
+            for slots, layer in zip(staged.groups.shares, request.geometry.layers, strict=True)
         )
     )
     return staged if is_affordable else ring
 
 
-def _plan(request: BudgetRequest, slots: tuple[int, ...], context_tok: int, budget_bytes: int) -> BudgetPlan:
-    layers = request.geometry.layers
+def _plan(request: BudgetRequest, groups: SlotGroups, context_tok: int, budget_bytes: int) -> BudgetPlan:
     ring_bytes = pool_bytes((request.staging_slots,), (request.geometry.largest_expert_bytes,))
     return BudgetPlan(
         budget_bytes=budget_bytes,
         runtime_bytes=request.runtime_bytes,
         resident_bytes=request.resident_bytes,
         kv_bytes=request.kv_fixed_bytes + request.kv_bytes_per_tok * context_tok,
-        slot_bytes=pool_bytes(slots, tuple(layer.expert_bytes for layer in layers)),
+        slot_bytes=groups.total_bytes(request.geometry),
         staging_bytes=layer_staging_bytes(request.geometry) if request.layer_staging else ring_bytes,
         workspace_bytes=request.workspace_bytes + request.workspace_bytes_per_tok * context_tok,
-        slots_per_layer=slots,
+        groups=groups,
         context_tok=context_tok,
         num_experts_total=request.geometry.num_experts_total,
         chunk_tok=request.chunk_tok,
@@ -183,14 +188,9 @@ def _plan(request: BudgetRequest, slots: tuple[int, ...], context_tok: int, budg
     )
 
 
-def _min_slots(request: BudgetRequest) -> tuple[int, ...]:
-    return tuple(layer.min_slots for layer in request.geometry.layers)
-
-
 def _default_bytes(request: BudgetRequest) -> int:
     """60 % of what is available, or what holds everything if that is less."""
-    all_slots = tuple(layer.num_experts for layer in request.geometry.layers)
-    whole = _plan(request, all_slots, _largest_context(request), 0)
+    whole = _plan(request, request.cache.whole(request.geometry), _largest_context(request), 0)
     return min(int(request.available_bytes * DEFAULT_BUDGET_SHARE), whole.total_bytes)
 
 
@@ -207,15 +207,15 @@ def _largest_context(request: BudgetRequest) -> int:
     return request.context_tok
 
 
-def _with_context(request: BudgetRequest, slots: tuple[int, ...], limit_bytes: int) -> BudgetPlan:
+def _with_context(request: BudgetRequest, groups: SlotGroups, limit_bytes: int) -> BudgetPlan:
     """The plan with these slots and the longest allowed context that stays within the limit. Raises BudgetError."""
     context_tok = _largest_context(request)
-    plan = _plan(request, slots, context_tok, limit_bytes)
+    plan = _plan(request, groups, context_tok, limit_bytes)
     bytes_per_tok = request.kv_bytes_per_tok + request.workspace_bytes_per_tok
     if plan.headroom_bytes < 0 and request.context_tok is None and bytes_per_tok:
         context_tok += plan.headroom_bytes // bytes_per_tok
         context_tok = max(context_tok, min(request.model_context_tok, MIN_DEFAULT_CONTEXT_TOK))
-        plan = _plan(request, slots, context_tok, limit_bytes)
+        plan = _plan(request, groups, context_tok, limit_bytes)
     if plan.headroom_bytes < 0:
         raise _too_small(request, plan)
     return plan
@@ -224,10 +224,8 @@ def _with_context(request: BudgetRequest, slots: tuple[int, ...], limit_bytes: i
 def _too_small(request: BudgetRequest, plan: BudgetPlan) -> BudgetError:
     needed_bytes = -(-plan.total_bytes // MIB) * MIB
     split = ", ".join(f"{name} {_mib(num_bytes)}" for name, num_bytes in plan.parts if num_bytes)
-    fewest, most = min(plan.slots_per_layer, default=0), max(plan.slots_per_layer, default=0)
-    slots = f"{fewest}" if fewest == most else f"{fewest} to {most}"
     message = (
-        f"With {slots} expert slots a layer and a context of {plan.context_tok} tokens, {_mib(needed_bytes)} are needed"
+        f"With {plan.groups.in_words()} and a context of {plan.context_tok} tokens, {_mib(needed_bytes)} are needed"
         f" ({split}), and there are {_mib(plan.budget_bytes, up=False)}."
     )
     if needed_bytes > request.available_bytes:
@@ -238,32 +236,27 @@ def _too_small(request: BudgetRequest, plan: BudgetPlan) -> BudgetError:
     return BudgetError(message, hint, needed_bytes)
 
 
-def _slots_of_share(request: BudgetRequest, residency: float) -> tuple[int, ...]:
-    """`residency` of each layer's experts. Raises BudgetError when that is less than a layer needs."""
+def _slots_of_share(request: BudgetRequest, residency: float) -> SlotGroups:
+    """`residency` of the experts. Raises BudgetError when that is less than a group needs."""
     if not 0 < residency <= 1:
         raise BudgetError(
             f"A residency of {residency:g} was asked for.", "It is a share: above 0, and at most 1 (100%)."
         )
-    slots = _rounded_share(request, residency)
-    if all(n >= least for n, least in zip(slots, _min_slots(request), strict=True)):
-        return slots
+    groups = request.cache.of_share(request.geometry, residency)
+    if request.cache.has_enough(request.geometry, groups):
+        return groups
     top_k = max(layer.top_k for layer in request.geometry.layers)
     raise BudgetError(
-        f"{residency:.1%} of the experts come to {min(slots)} slots a layer; the router picks {top_k} experts at a"
+        f"{residency:.1%} of the experts come to {groups.in_words()}; the router picks {top_k} experts at a"
         " time, and one slot more than that is needed.",
         f"The smallest share that works is --residency {_smallest_percent(request):g}%.",
     )
 
 
-def _rounded_share(request: BudgetRequest, residency: float) -> tuple[int, ...]:
-    return tuple(math.floor(residency * layer.num_experts + 0.5) for layer in request.geometry.layers)
-
-
 def _smallest_percent(request: BudgetRequest) -> float:
     """The smallest residency that is enough, to a tenth of a percent."""
     for percent in (permille / 10 for permille in range(1, 1000)):
-        slots = _rounded_share(request, percent / 100)
-        if all(n >= least for n, least in zip(slots, _min_slots(request), strict=True)):
+        if request.cache.has_enough(request.geometry, request.cache.of_share(request.geometry, percent / 100)):
             return percent
     return 100.0
 

@@ -63,6 +63,14 @@ class Geometry:
 
     layers: tuple[LayerGeometry, ...]
 
+    def routes_like(self, other: Geometry) -> bool:
+        """Whether routing recorded with one means something for the other: the same layers, experts and k. Bytes do not
+        count."""
+        return self._routing() == other._routing()
+
+    def _routing(self) -> list[tuple[int, int, int]]:
+        return [(layer.layer_number, layer.num_experts, layer.top_k) for layer in self.layers]
+
     @property
     def num_layers(self) -> int:
         """MoE layers."""

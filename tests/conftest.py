@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 from pathlib import Path
 
@@ -13,6 +14,9 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
+# What runs in a shell's background or under nohup ignores these, and so would the programs that tests start and stop.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 _DATA = tempfile.TemporaryDirectory(prefix="moe-chat-tests-")
 # The profiles of whoever runs the tests would move slots, and tests must leave none behind.
 os.environ["XDG_DATA_HOME"] = _DATA.name

@@ -45,9 +45,18 @@ def llama_logits(path: Path, ids: Sequence[int]) -> NDArray[np.float32]:
 
 
 def _asked(question: dict[str, Any]) -> str:
-    answer = subprocess.run(
-        [sys.executable, __file__], input=json.dumps(question), capture_output=True, check=True, timeout=100, text=True
-    )
+    try:
+        answer = subprocess.run(
+            [sys.executable, __file__],
+            input=json.dumps(question),
+            capture_output=True,
+            check=True,
+            timeout=100,
+            text=True,
+        )
+    except subprocess.CalledProcessError as error:
+        error.add_note(error.stderr[-600:])
+        raise
     return answer.stdout.splitlines()[-1]
 
 

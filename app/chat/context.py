@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from app.chat.attachments import sent_text
 from app.chat.exchange import Exchange
 from app.formatting.sanitise import whole
 from app.storage.records import ASSISTANT, USER, TurnRecord
@@ -24,11 +25,11 @@ def messages(system_prompt: str, exchanges: Iterable[Exchange], last: Exchange) 
             break
         if not exchange.is_in_context:
             continue
-        unanswered.append(exchange.question.text)
+        unanswered.append(sent_text(exchange.question))
         if exchange.answer is not None and exchange.is_answered:
             told += [_message(USER, "\n\n".join(unanswered)), _answer(exchange.answer)]
             unanswered = []
-    told.append(_message(USER, "\n\n".join([*unanswered, last.question.text])))
+    told.append(_message(USER, "\n\n".join([*unanswered, sent_text(last.question)])))
     if last.is_resuming and last.answer is not None:
         told.append(_answer(last.answer))
     return tuple(told)
@@ -85,7 +86,7 @@ def context_size(system_prompt: str, exchanges: Sequence[Exchange]) -> ContextSi
 def context_characters(system_prompt: str, exchanges: Sequence[Exchange]) -> int:
     """The characters that the next question finds in the context."""
     return len(system_prompt) + sum(
-        len(exchange.question.text) + (len(exchange.answer.text) if exchange.answer is not None else 0)
+        len(sent_text(exchange.question)) + (len(exchange.answer.text) if exchange.answer is not None else 0)
         for exchange in exchanges
         if exchange.is_in_context and not exchange.is_left_out
     )

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from app.chat import context
+from app.chat.comparison import ASKED, MODE, SAMPLING
 from app.chat.context import CHARACTERS, ContextSize, context_characters, context_size
-from app.chat.exchange import Exchange, pair
+from app.chat.exchange import Exchange, has_text, pair
 from app.formatting.sanitise import whole
 from app.storage import answer_record
 from app.storage.recorder import Recorder
-from app.storage.records import ASSISTANT, COMPLETE, FAILED, PARTIAL, STOPPED, USER, ChatRecord, TurnRecord, new_id, now
+from app.storage.records import (
+    ASSISTANT,
+    COMPLETE,
+    FAILED,
+    PARTIAL,
+    STOPPED,
+    USER,
+    Attachment,
+    ChatRecord,
+    KeptPreset,
+    TurnRecord,
+    new_id,
+    now,
+)
 from engine.api import Submit
 from engine.config import SamplingConfig
 from engine.events import CANCELLED, ERROR, Failed, ModeChanged, TextDelta, TurnEnded
@@ -75,18 +89,18 @@ class Conversation:
         branched_at = self.chat.branched_at if self.chat.parent_chat_id is not None else None
         shared = -1 if branched_at is None else branched_at
         return not any(
-            exchange.question.position > shared or (exchange.answer is not None and _has_text(exchange.answer))
+            exchange.question.position > shared or (exchange.answer is not None and has_text(exchange.answer))
             for exchange in self.exchanges
             if exchange.positions.stop - 1 > shared
         )
 
     # What the user does
 
-    def ask(self, text: str) -> Exchange:
-        """Keep a question; the engine is asked by `begin`."""
+    def ask(self, text: str, attachments: tuple[Attachment, ...] = ()) -> Exchange:
+        """Keep a question and its files; the engine is asked by `begin`."""
         branched_at = -1 if self.chat.branched_at is None else self.chat.branched_at
         position = max(self.exchanges[-1].positions.stop if self.exchanges else 0, branched_at + 1)
-        exchange = Exchange(TurnRecord(self.chat_id, position, USER, whole(text)))
+        exchange = Exchange(TurnRecord(self.chat_id, position, USER, whole(text), attachments=attachments))
         self.exchanges.append(exchange)
         self._keep(exchange.question)
         return exchange
@@ -156,7 +170,12 @@ class Conversation:
     def set_system_prompt(self, text: str) -> None:
         """What the model is told before the first question, from the next question on."""
         self.chat.system_prompt = whole(text.strip())
-        self._recorder.save_chat(self.chat)
+        self._recorder.change_chat(self.chat)
+
+    def choose_preset(self, preset: KeptPreset | None, system_prompt: str | None) -> None:
+        """Go on with a preset, or without one; `system_prompt` None: the present one stays."""
+        self.chat.preset = preset
+        self.set_system_prompt(self.chat.system_prompt if system_prompt is None else system_prompt)
 
     # What the engine does
 
@@ -173,6 +192,7 @@ class Conversation:
                 self.chat_id, position, ASSISTANT, state=PARTIAL, mode_label=mode, turn_id=exchange.answer_id
             )
         exchange.request_id, exchange.num_tok = request_id, 0
+        exchange.asked = {MODE: mode, SAMPLING: asdict(self.sampling)}
         return Submit(
             request_id,
             context.messages(self.chat.system_prompt, self.exchanges, exchange),
@@ -225,6 +245,7 @@ class Conversation:
         answer.stats = answer_record.as_json(
             event.stats, event.reason, domain=self.chat.domain, model=self.chat.model, top_k=top_k
         )
+        answer.stats[ASKED] = exchange.asked
         if before is not None:
             answer.stats["before"] = before
         if event.failure is not None:
@@ -249,7 +270,7 @@ class Conversation:
 
     def _keep(self, turn: TurnRecord) -> None:
         """Have a turn written. A branch begins to be kept with the first that is more than an empty answer."""
-        if self._copies and turn.role == ASSISTANT and not _has_text(turn):
+        if self._copies and turn.role == ASSISTANT and not has_text(turn):
             return
         copies, self._copies = self._copies, []
         for copy in copies:
@@ -270,10 +291,6 @@ class Conversation:
         self.trims_oldest = True
         for exchange in context.first_exchanges(self.exchanges, num_messages):
             exchange.is_left_out = True
-
-
-def _has_text(answer: TurnRecord) -> bool:
-    return bool(answer.text.strip() or answer.thinking.strip())
 
 
 def failure_text(failure: Failed) -> str:

@@ -23,6 +23,8 @@ class Exchange:
     """The answer waits to be continued, or is."""
     recomputes: bool = False
     """What of the context is approximate is to be computed again for the answer."""
+    asked: dict[str, object] = field(default_factory=dict)
+    """The mode and the sampling that the answer was asked with."""
     written_before: tuple[str, str] = ("", "")
     """What there was of an answer that is continued, and of its thinking."""
     answer_id: str = field(default_factory=new_id)
@@ -99,6 +101,11 @@ class Exchange:
             self.thinking_s = now - self._thinking_since
         if not is_thinking:
             self._thinking_since = None
+
+
+def has_text(answer: TurnRecord) -> bool:
+    """The model has written something."""
+    return bool(answer.text.strip() or answer.thinking.strip())
 
 
 def ends_early(answer: TurnRecord) -> bool:

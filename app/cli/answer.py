@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 
+from app.chat.answer_clock import AnswerClock, AnswerEnd
 from app.chat.conversation import Conversation
 from app.chat.exchange import Exchange
 from app.cli.engine_run import EngineFailure, Interrupt, events_until_stopped, is_of
+from app.cli.output import terminal_text
 from app.cli.output.screen import HeadlessScreen
 from app.domains import profile_words
 from app.engine_link.bridge import EngineLink
-from engine.api import Cancel, SetDomain, SetMode
+from app.formatting.alert import alert
+from app.settings.settings import Settings
+from engine.api import Cancel, SetDomain, SetMode, SetStrategy
+from engine.config import STRATEGIES
 from engine.errors import ConfigError, EngineDiedError
 from engine.events import EngineReady, Event, Failed, ModeChanged, Profiles, TextDelta, TurnEnded
 
@@ -21,9 +27,19 @@ _SAVE_EVERY_S = 1.0
 class HeadlessAnswers:
     """Answers by a loaded engine, one after the other."""
 
-    def __init__(self, link: EngineLink, ready: EngineReady, screen: HeadlessScreen, mode: str) -> None:
+    def __init__(
+        self,
+        link: EngineLink,
+        ready: EngineReady,
+        screen: HeadlessScreen,
+        settings: Settings,
+        mode: str,
+        strategy: str = STRATEGIES[0],
+    ) -> None:
         self.ready = ready
-        self.mode = mode
+        self.mode, self.strategy = mode, strategy
+        self._settings = settings
+        self._clock = AnswerClock()
         self._link = link
         self._screen = screen
         self._last_request_id = 0
@@ -61,6 +77,8 @@ class HeadlessAnswers:
             if not is_of(event, request_id):
                 continue  # the end of an answer that was stopped and given up: kept, and not shown
             self._screen.event(event)
+            for answer in self._clock.note([event]):
+                call_user(self._settings, answer)
             if isinstance(event, TurnEnded):
                 return event
             if isinstance(event, Failed):
@@ -80,6 +98,11 @@ class HeadlessAnswers:
         self._link.send(SetMode(mode))
         self.mode = mode
 
+    def set_strategy(self, strategy: str) -> None:
+        """Another strategy from the next answer on. Raises ConfigError for an unknown one."""
+        self._link.send(SetStrategy(strategy))
+        self.strategy = strategy
+
     def set_domain(self, domain: str) -> None:
         """Warm the expert cache by another domain's profile."""
         self._link.send(SetDomain(domain))
@@ -97,6 +120,12 @@ class HeadlessAnswers:
                         self._screen.note(profile_words.unusable(state))
             case TurnEnded():
                 conversation.end(event, self.ready.top_k)
+
+
+def call_user(settings: Settings, answer: AnswerEnd) -> None:
+    """Tell the user of the end of an answer, as the settings say, if it took long."""
+    if answer.took_s >= settings.number("screen.notify_after"):
+        terminal_text.call_user(alert(settings.text("screen.notify"), answer.words, os.environ))
 
 
 def thinking_choice(wanted: str, ready: EngineReady, tell: Callable[[str], None] | None = None) -> str | None:

@@ -51,6 +51,8 @@ class Completion(NamedTuple):
 
     text: str
     meaning: str
+    replaces: int = 0
+    """How many characters before the cursor the text stands for; 0: the whole line."""
 
 
 def completions(text: str, choices: dict[str, tuple[tuple[str, str], ...]]) -> list[Completion]:
@@ -65,7 +67,7 @@ def completions(text: str, choices: dict[str, tuple[tuple[str, str], ...]]) -> l
     return [
         Completion(f"/{name} {value}", meaning)
         for value, meaning in offered
-        if value.startswith(argument.lower()) and value != argument
+        if value.lower().startswith(argument.lower()) and value != argument
     ]
 
 

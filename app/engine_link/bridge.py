@@ -15,7 +15,7 @@ from typing import Protocol
 from app.domains.profile_book import ProfileBook
 from app.formatting.progress_line import Pace
 from app.storage.paths import AppPaths
-from engine.api import Cancel, Command, Load, SetMode
+from engine.api import Cancel, Command, Load, SetMode, SetStrategy
 from engine.config import APPROX, EXACT, EngineConfig
 from engine.errors import EngineDiedError
 from engine.events import (
@@ -27,6 +27,7 @@ from engine.events import (
     ModeChanged,
     PrefillProgress,
     Snapshot,
+    StrategySet,
 )
 
 
@@ -198,6 +199,13 @@ class EngineBridge:
         """What the coming mode is not."""
         return EXACT if self.coming_mode == APPROX else APPROX
 
+    def ask_strategy(self, strategy: str) -> None:
+        """Run the model under a strategy as it is, without options that replace its parts; it holds once StrategySet
+        says so, or with the next load."""
+        if strategy != self.config.strategy:
+            self.config = self.config.with_strategy(strategy)
+            self.send(SetStrategy(strategy))
+
     def ask_mode(self, mode: str) -> None:
         """Ask for a mode, unless it comes anyway. It holds once ModeChanged says so, or the engine restarts."""
         if mode != self.coming_mode:
@@ -250,6 +258,10 @@ class EngineBridge:
                 self._note_prefill(event)
             case EngineReady():
                 self.state, self.ready, self.failure = EngineState.READY, event, None
+            case StrategySet(strategy, effective) if self.ready is not None:
+                self.ready = replace(self.ready, effective=effective)
+                if strategy != self.config.strategy:
+                    self.config = replace(self.config, strategy=strategy)
             case ModeChanged(mode):
                 self.mode = mode
                 self.wanted_mode = None if self.wanted_mode == mode else self.wanted_mode

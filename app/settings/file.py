@@ -20,8 +20,15 @@ from app.formatting.sanitise import whole
 from app.settings import file_places
 from app.settings.setting import Value
 from app.storage.system_errors import open_file, reason
+from engine.errors import MoeChatError
 
 _HEAD = "Settings of moe-chat. The app changes them too; what is not set has its default."
+
+
+class TomlError(MoeChatError):
+    """A file is not TOML. The message says where and why."""
+
+    title = "Settings"
 
 
 class ReadResult(NamedTuple):
@@ -35,8 +42,10 @@ class ReadResult(NamedTuple):
 class SettingsFile:
     """One TOML file of tables. It need not exist."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, head: str = _HEAD) -> None:
+        """`head` is the comment that a new file begins with."""
         self.path = path
+        self._head = head
 
     @property
     def exists(self) -> bool:
@@ -46,15 +55,14 @@ class SettingsFile:
     def read(self) -> ReadResult:
         """Read it. Raises nothing."""
         try:
-            text = self._text()
-            parsed = tomllib.loads(text)
+            parsed, text = self.parse()
         except FileNotFoundError:
             return ReadResult({}, (), {})
         except OSError as error:
             problem = f"The settings {self.path} cannot be read ({reason(error)}). The defaults hold."
             return ReadResult({}, (problem,), {})
-        except (ValueError, RecursionError) as error:
-            problem = f"{self._misread(error)} The defaults hold, and nothing is saved until it is mended."
+        except TomlError as error:
+            problem = f"{error.message} The defaults hold, and nothing is saved until it is mended."
             return ReadResult({}, (problem,), {})
         tables = {name: table for name, table in parsed.items() if isinstance(table, dict)}
         lines = file_places.key_lines(text)
@@ -63,6 +71,14 @@ class SettingsFile:
             for name in parsed.keys() - tables
         )
         return ReadResult(tables, strays, lines)
+
+    def parse(self) -> tuple[dict[str, object], str]:
+        """What the file holds, and its text. Raises OSError, and TomlError where it is not TOML."""
+        try:
+            text = self._text()
+            return tomllib.loads(text), text
+        except (ValueError, RecursionError) as error:
+            raise TomlError(self._misread(error)) from error
 
     def place(self, line: int | None) -> str:
         """The file and a line of it, for a message."""
@@ -79,7 +95,7 @@ class SettingsFile:
             document = tomlkit.parse(text)
         except FileNotFoundError:
             document = tomlkit.document()
-            document.add(tomlkit.comment(_HEAD))
+            document.add(tomlkit.comment(self._head))
         except OSError as error:
             raise PermissionError(13, "the file could not be read, and is not written over") from error
         except (TOMLKitError, ValueError, RecursionError) as error:
@@ -88,7 +104,7 @@ class SettingsFile:
             if value is not None:
                 if not isinstance(document.get(table), dict):
                     document[table] = tomlkit.table()
-                document[table][name] = value
+                document[table][name] = _written(value)
             elif isinstance(document.get(table), dict):
                 document[table].pop(name, None)
         text = tomlkit.dumps(document)
@@ -111,6 +127,15 @@ class SettingsFile:
             text = ""
         number, why = file_places.syntax_problem(text, error)
         return f"{self.place(number)}: {why}"
+
+
+def _written(value: Value) -> object:
+    """A value as the file has it: a text of several lines as such."""
+    import tomlkit
+
+    if isinstance(value, str) and "\n" in value and value[0] != "\n" and "\r" not in value:
+        return tomlkit.string(value, multiline=True)
+    return value
 
 
 def _replace(path: Path, text: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import fields
 
+from app.formatting import alert
 from app.settings.setting import Kind, Setting, Value
 from engine import config
 
@@ -16,6 +17,7 @@ START_MENU, START_LAST = "menu", "last"
 
 _CHAT, _SCREEN = "Chat", "Screen"
 _MODELS_OWN = "the model's own"
+_STRATEGYS_OWN = "the strategy's own"
 _DEFAULTS = {field.name: field.default for field in fields(config.EngineConfig)}
 
 
@@ -94,6 +96,10 @@ SETTINGS: tuple[Setting, ...] = (
             "The format of the KV cache: q8_0 takes about half the bytes of f16, and is a little less precise. Of the"
             " ggml back end.",
             Kind.CHOICE, choices=config.KV_TYPES),
+    _engine("model.config", "Configuration",
+            "For a GGUF file: the folder or Hugging Face id of the model that it was made from, whose tokenizer, chat"
+            " template and sampling are used in place of the file's. Files of other kinds have their own.",
+            Kind.TEXT, "config_source", unset="the file's own"),
     _app("model.folders", "Model folders",
          "Folders that the model picker looks into: a model, or a folder that holds several.",
          "Model and memory", Kind.FOLDERS, unset="none"),
@@ -103,20 +109,25 @@ SETTINGS: tuple[Setting, ...] = (
     _engine("offload.alpha", "Alpha",
             "Under APPROX: how far below the cut a missed expert's score may be and still be replaced.",
             Kind.NUMBER, low=0, high=1),
+    _engine("offload.strategy", "Strategy",
+            "The system that is run: how prompts load experts, which slots there are, what is evicted, what is"
+            " prefetched. The next four settings replace parts of it.",
+            Kind.CHOICE, choices=config.STRATEGIES),
     _engine("offload.prefill", "Prefill",
-            "How a prompt loads its missing experts: full-layer loads whole layers, ring one expert at a time; auto"
-            " takes full-layer where two buffers are affordable.",
-            Kind.CHOICE, choices=config.PREFILL_PATHS),
+            "How a prompt loads its missing experts: full-layer loads whole layers, ring the experts that are needed,"
+            " pipeline the same with one ahead; auto takes full-layer where two buffers are affordable.",
+            Kind.CHOICE, unset=_STRATEGYS_OWN, choices=config.PREFILL_PATHS),
     _engine("offload.eviction", "Eviction",
-            "Which expert is evicted: by routing history, least recently used, or least frequently used.",
-            Kind.CHOICE, choices=config.EVICTION_POLICIES),
+            "Which expert is evicted: by routing history, least recently or least frequently used, by past requests'"
+            " activations; or all that the router did not pick.",
+            Kind.CHOICE, unset=_STRATEGYS_OWN, choices=config.EVICTION_POLICIES),
     _engine("offload.slots", "Slots",
-            "How slots are shared out: by what the model's profiles say, where there are any, or the same in every"
-            " layer.",
-            Kind.CHOICE, choices=config.SLOT_PLANS),
+            "How slots are shared out: by what the model's profiles say, where there are any, the same in every"
+            " layer, one pool for all layers; or a fixed number: one step's experts, two steps', two layers'.",
+            Kind.CHOICE, unset=_STRATEGYS_OWN, choices=config.SLOT_PLANS),
     _engine("offload.prefetch", "Prefetch",
             "How the experts of the next layers are predicted.",
-            Kind.CHOICE, choices=config.PREFETCHERS),
+            Kind.CHOICE, unset=_STRATEGYS_OWN, choices=config.PREFETCHERS),
     _engine("offload.prefetch_depth", "Prefetch depth",
             "Experts prefetched a layer, at most. The prefetchers -floor and -gain use it only until they have measured"
             " how much time a layer leaves.",
@@ -150,6 +161,8 @@ SETTINGS: tuple[Setting, ...] = (
     _app("chat.system_prompt", "System prompt",
          "Sent before the first question of a new chat, in place of the domain's.",
          _CHAT, Kind.LONG_TEXT, unset="the domain's", flags="-s --system"),
+    _app("chat.preset", "Preset", "Of your presets, the one that a new chat begins with; /preset lists them.",
+         _CHAT, Kind.TEXT, unset="none", flags="-p --preset"),
     _app("chat.thinking", "Thinking",
          "Whether, or how hard, a model thinks before it answers, where its template supports that.",
          _CHAT, Kind.CHOICE, unset=_MODELS_OWN, choices=("off", "on", "low", "medium", "high"), flags="--thinking"),
@@ -157,6 +170,12 @@ SETTINGS: tuple[Setting, ...] = (
          _SCREEN, Kind.CHOICE, THEME_SYSTEM, choices=(THEME_SYSTEM, THEME_DARK, THEME_LIGHT, THEME_CONTRAST)),
     _app("screen.panel_rate", "Panel rate", "How often a second the panels are drawn while the engine works.",
          _SCREEN, Kind.INTEGER, 4, low=1, high=8),
+    _app("screen.notify", "Notify",
+         "How the end of an answer is told while the terminal is not in front, or when the answer took long: by the"
+         " bell, or by a notification of the desktop, which not every terminal shows.",
+         _SCREEN, Kind.CHOICE, alert.OFF, choices=alert.KINDS, flags="--notify"),
+    _app("screen.notify_after", "Notify after", "An answer took long from so many seconds on.",
+         _SCREEN, Kind.INTEGER, 30, low=1, high=86_400),
 )  # fmt: skip
 
 KEYS_TABLE = "keys"

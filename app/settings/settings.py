@@ -98,6 +98,11 @@ class Settings:
         value = self.value(key)
         return value if isinstance(value, str) else ""
 
+    def number(self, key: str) -> float:
+        """A value that is a number; 0 where there is none."""
+        value = self.value(key)
+        return value if isinstance(value, int | float) else 0
+
     def is_changed(self, key: str) -> bool:
         """The file says something else than the default."""
         return key in self._stored and self._stored[key] != _setting(key).default
@@ -153,9 +158,17 @@ class Settings:
             values["residency"] = DEMO_RESIDENCY
         return EngineConfig(**values)
 
-    def sampling(self) -> SamplingConfig:
-        """How to sample; what is not set is the model's own default. Raises ConfigError."""
-        return SamplingConfig(**self._for_engine(setting for setting in SETTINGS if setting.is_sampling))
+    def sampling(self, preset: Mapping[str, Value] | None = None) -> SamplingConfig:
+        """How to sample; what is not set is the model's own default. Values of a `preset`, by key, win over all but the
+        command line. Raises ConfigError."""
+        chosen = {
+            setting.field: setting.for_engine(value)
+            for setting in SETTINGS
+            if setting.is_sampling
+            and self.typed(setting.key) is None
+            and (value := (preset or {}).get(setting.key)) is not None
+        }
+        return SamplingConfig(**{**self._for_engine(setting for setting in SETTINGS if setting.is_sampling), **chosen})
 
     def _for_engine(self, settings: Iterable[Setting]) -> dict[str, Any]:
         """What is set of these, by the field of the engine's configuration."""

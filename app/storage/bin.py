@@ -233,8 +233,8 @@ def _branch(connection: sqlite3.Connection, chat_id: str, position: int) -> str:
     """A chat that shares with `chat_id` what stands before `position`."""
     name = new_id()
     connection.execute(
-        f"INSERT INTO chats ({CHAT_COLUMNS}) SELECT domain, system_prompt, model, ?, ?, title, chat_id, ? FROM chats"
-        " WHERE chat_id = ?",
+        f"INSERT INTO chats ({CHAT_COLUMNS}) SELECT domain, system_prompt, model, ?, ?, title, chat_id, ?, preset"
+        " FROM chats WHERE chat_id = ?",
         (name, now(), position - 1, chat_id),
     )
     return name

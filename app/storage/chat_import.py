@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Set
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -24,6 +24,7 @@ from app.formatting.sanitise import text_of
 from app.storage.export import FORMAT, VERSION, ExportError, KeptChat, kept_chat, turn_json
 from app.storage.forest import parents_first
 from app.storage.records import ASSISTANT, COMPLETE, FAILED, PARTIAL, STOPPED, USER, ChatRecord, TurnRecord
+from app.storage.rows import attachments_of, preset_of
 from app.storage.store import ChatStore
 from app.storage.system_errors import reason
 
@@ -32,6 +33,7 @@ _ROLES = (USER, ASSISTANT)
 _STATES = (COMPLETE, PARTIAL, STOPPED, FAILED)
 _KINDS: dict[type, str] = {str: "a text", int: "a whole number", list: "a list", dict: "an object"}
 _Value = TypeVar("_Value", str, int, list, dict)  # type: ignore[type-arg]
+_Optional = TypeVar("_Optional")
 _CHAT_ID = re.compile(r"[0-9A-Za-z_-]{1,64}")
 
 
@@ -68,7 +70,16 @@ def read_file(path: Path) -> list[KeptChat]:
 def read_json(text: str) -> list[KeptChat]:
     """The chats in a text that `export.as_json` made. Raises ExportError, which names the place that is wrong."""
     try:
-        document = _storable(json.loads(text))
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ExportError(f"The file is not JSON: {error}.", _HINT) from error
+    return read_document(document)
+
+
+def read_document(document: object) -> list[KeptChat]:
+    """The same for what JSON made of the text."""
+    try:
+        document = _storable(document)
     except (ValueError, RecursionError) as error:
         raise ExportError(f"The file is not JSON: {error}.", _HINT) from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
@@ -180,6 +191,7 @@ def _chat(value: object, where: str) -> KeptChat:
         title=_take(value, where, "title", str),
         parent_chat_id=_take_or_none(value, where, "parent_chat_id", str),
         branched_at=_branched_at(value, where),
+        preset=_optional(value, where, "preset", preset_of, "a preset with a name and values"),
     )
     turns = [
         _turn(turn, f"{where}.turns[{number}]", chat_id)
@@ -217,7 +229,19 @@ def _turn(value: object, where: str, chat_id: str) -> TurnRecord:
         created_at=_moment(value, where),
         thinking=_take(value, where, "thinking", str),
         in_context=_in_context(value, where),
+        attachments=_optional(value, where, "attachments", attachments_of, "a list of files with name and text") or (),
     )
+
+
+def _optional(
+    holder: object, where: str, key: str, read: Callable[[object], _Optional | None], kind: str
+) -> _Optional | None:
+    """What an object has at `key`, if it has it: older files do not. Raises ExportError."""
+    value = holder.get(key) if isinstance(holder, dict) else None
+    found = None if value is None else read(value)
+    if value is not None and found is None:
+        raise _wrong(f"{where}.{key}", kind)
+    return found
 
 
 def _in_context(turn: object, where: str) -> bool | None:

@@ -6,16 +6,28 @@ keys are those of ChatRecord and TurnRecord, the turns in order.
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
+from app.formatting.fence import fenced
 from app.formatting.sanitise import json_text, visible
 from app.storage import answer_record
 from app.storage.forest import grouped_versions, parents_first
-from app.storage.records import ASSISTANT, FAILED, PARTIAL, STOPPED, USER, ChatRecord, TurnRecord, title_from
+from app.storage.records import (
+    ASSISTANT,
+    FAILED,
+    PARTIAL,
+    STOPPED,
+    USER,
+    Attachment,
+    ChatRecord,
+    TurnRecord,
+    title_from,
+)
 from app.storage.store import ChatStore
 from app.storage.system_errors import reason
 from app.storage.words import moment
@@ -136,10 +148,16 @@ def file_name(kept: KeptChat, suffix: str) -> str:
     return f"{words or 'chat'}-{kept.chat.chat_id[:8]}{suffix}"
 
 
+def _attachment_markdown(attachment: Attachment) -> str:
+    summary = f"file: {html.escape(attachment.name)}"
+    return f"<details><summary>{summary}</summary>\n\n{fenced(attachment.text)}\n\n</details>"
+
+
 def _turn_markdown(turn: TurnRecord) -> list[str]:
     parts = [f"## {_NAMES.get(turn.role, turn.role)}"]
     if turn.thinking:
         parts.append(f"<details><summary>thinking</summary>\n\n{turn.thinking.strip()}\n\n</details>")
+    parts += [_attachment_markdown(attachment) for attachment in turn.attachments]
     parts.append(turn.text.rstrip())
     notes = [*turn.markers]
     if turn.role == ASSISTANT:

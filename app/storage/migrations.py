@@ -165,6 +165,16 @@ MIGRATIONS = (
         CREATE INDEX deleted_links_by_deletion ON deleted_links (deletion_id);
         """,
     ),
+    # Both hold JSON; NULL: there is none.
+    Migration(
+        "0006_presets_and_attachments",
+        """
+        ALTER TABLE chats ADD COLUMN preset TEXT;
+        ALTER TABLE deleted_chats ADD COLUMN preset;
+        ALTER TABLE turns ADD COLUMN attachments TEXT;
+        ALTER TABLE deleted_turns ADD COLUMN attachments;
+        """,
+    ),
 )
 
 

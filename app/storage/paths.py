@@ -55,6 +55,11 @@ class AppPaths:
         return self.data_dir / "profiles"
 
     @property
+    def presets_dir(self) -> Path:
+        """The user's presets, a file each."""
+        return self.data_dir / "presets"
+
+    @property
     def instance_lock(self) -> Path:
         """The file that the first running instance holds locked."""
         return self.data_dir / "instance.pid"
@@ -74,6 +79,7 @@ class AppPaths:
         return (
             ("settings", self.settings_file),
             ("chats", self.chats_db),
+            ("presets", self.presets_dir),
             ("profiles", self.profiles_dir),
             ("app log", self.app_log),
             ("engine log", self.engine_log),

@@ -35,6 +35,16 @@ class Recorder(RecordedChats):
         self._chats[chat.chat_id] = chat
         self._unsaved_chats[chat.chat_id] = chat
 
+    def change_chat(self, chat: ChatRecord) -> None:
+        """Write a chat whose record has changed, if it is kept already; else queue it."""
+        self.save_chat(chat)
+
+        def change() -> None:
+            if self._store.path.exists() and self._store.chat(chat.chat_id) is not None:
+                self._store.save_chat(chat)
+
+        self._change(change)
+
     def save_turn(self, turn: TurnRecord) -> None:
         """Write the turn now, or queue it if that fails; a turn of a deleted chat is dropped."""
         if turn.chat_id in self._deleted:

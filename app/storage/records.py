@@ -37,6 +37,25 @@ def title_from(question: str) -> str:
     return f"{at_word if len(at_word) > TITLE_LENGTH // 2 else cut[:-1]}…"
 
 
+@dataclass(frozen=True, slots=True)
+class KeptPreset:
+    """The preset of a chat as it was when it was chosen, whatever becomes of its file."""
+
+    name: str
+    values: dict[str, object]
+    """Values by the key of their setting, as JSON holds them. A file of chats may hold anything: they are checked where
+    they are used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A file that was sent with a question, as it was then."""
+
+    name: str
+    """As the question names it."""
+    text: str
+
+
 @dataclass(slots=True)
 class ChatRecord:
     """One conversation. The system prompt is kept as it was, whatever becomes of the domain."""
@@ -52,6 +71,8 @@ class ChatRecord:
     """The chat it branched from; None once that is deleted, too. A branch holds copies of the turns they share."""
     branched_at: int | None = None
     """The position of the last turn shared with the parent."""
+    preset: KeptPreset | None = None
+    """The preset that was chosen for it."""
 
 
 @dataclass(slots=True)
@@ -75,6 +96,8 @@ class TurnRecord:
     """What the model thought before an answer."""
     in_context: bool | None = None
     """Of a question: whether it and its answer are in the context of later ones; None: they are once it is answered."""
+    attachments: tuple[Attachment, ...] = ()
+    """Of a question: the files that were sent with it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import datetime
 from typing import NamedTuple
 
@@ -18,15 +19,18 @@ from app.storage.records import (
     PARTIAL,
     STOPPED,
     USER,
+    Attachment,
     ChatRecord,
     ChatSummary,
+    KeptPreset,
     TurnRecord,
     title_from,
 )
 
-CHAT_COLUMNS = "domain, system_prompt, model, chat_id, created_at, title, parent_chat_id, branched_at"
+CHAT_COLUMNS = "domain, system_prompt, model, chat_id, created_at, title, parent_chat_id, branched_at, preset"
 TURN_COLUMNS = (
-    "chat_id, position, role, text, state, mode_label, stats, markers, turn_id, created_at, thinking, in_context"
+    "chat_id, position, role, text, state, mode_label, stats, markers, turn_id, created_at, thinking, in_context,"
+    " attachments"
 )
 
 _ID = re.compile(r"[^\x00-\x20\ufffd]+")
@@ -57,7 +61,7 @@ def text_of(value: object) -> str:
 
 def chat_of(row: Sequence[object]) -> ReadChat:
     """A row of CHAT_COLUMNS."""
-    domain, system_prompt, model, chat_id, created_at, title, parent_chat_id, branched_at = row
+    domain, system_prompt, model, chat_id, created_at, title, parent_chat_id, branched_at, preset = row
     if not _is_id(chat_id):
         return ReadChat(None, "A chat cannot be read: its id is damaged.")
     assert isinstance(chat_id, str)
@@ -70,15 +74,17 @@ def chat_of(row: Sequence[object]) -> ReadChat:
         text_of(title),
         parent_chat_id if isinstance(parent_chat_id, str) else None,
         branched_at if isinstance(branched_at, int) else None,
+        preset_of(_json_of(preset, None)),
     )
-    texts = (domain, system_prompt, model, title)
-    problem = f"Parts of chat {chat_id[:8]} cannot be read." if any(map(_is_bytes, texts)) else ""
-    return ReadChat(chat, problem)
+    is_damaged = any(map(_is_bytes, (domain, system_prompt, model, title)))
+    is_damaged |= preset is not None and chat.preset is None
+    return ReadChat(chat, f"Parts of chat {chat_id[:8]} cannot be read." if is_damaged else "")
 
 
 def turn_of(row: Sequence[object]) -> ReadTurn:
     """A row of TURN_COLUMNS."""
-    chat_id, position, role, text, state, mode_label, stats, markers, turn_id, created_at, thinking, in_context = row
+    chat_id, position, role, text, state, mode_label, stats, markers, turn_id, created_at, thinking, *more = row
+    in_context, attached = more
     of_chat = f"of chat {chat_id[:8]}" if isinstance(chat_id, str) else "of a chat"
     is_usable = _is_id(chat_id) and _is_id(turn_id) and isinstance(position, int) and position >= 0
     if not is_usable or role not in (USER, ASSISTANT):
@@ -87,6 +93,7 @@ def turn_of(row: Sequence[object]) -> ReadTurn:
     assert isinstance(turn_id, str)
     assert isinstance(position, int)
     kept_stats, kept_markers = _json_of(stats, None), _json_of(markers, [])
+    attachments = attachments_of(_json_of(attached, []))
     is_whole = (kept_stats is None or isinstance(kept_stats, dict)) and _is_texts(kept_markers) and state in _STATES
     turn = TurnRecord(
         chat_id,
@@ -101,9 +108,41 @@ def turn_of(row: Sequence[object]) -> ReadTurn:
         _time_of(created_at),
         text_of(thinking),
         bool(in_context) if isinstance(in_context, int) else None,
+        attachments or (),
     )
-    is_whole = is_whole and not any(map(_is_bytes, (text, mode_label, thinking)))
+    is_whole = is_whole and attachments is not None and not any(map(_is_bytes, (text, mode_label, thinking)))
     return ReadTurn(turn, "" if is_whole else f"Parts of turn {position + 1} {of_chat} cannot be read.")
+
+
+def preset_of(value: object) -> KeptPreset | None:
+    """What JSON says of a chat's preset; None: nothing that can be used."""
+    if not isinstance(value, dict) or not isinstance(value.get("name"), str):
+        return None
+    values = value.get("values")
+    return KeptPreset(value["name"], dict(values)) if isinstance(values, dict) else None
+
+
+def preset_json(preset: KeptPreset | None) -> str | None:
+    """As `preset_of` reads it."""
+    return None if preset is None else json.dumps(asdict(preset))
+
+
+def attachments_of(value: object) -> tuple[Attachment, ...] | None:
+    """What JSON says of a turn's attachments; None: nothing that can be used."""
+    if not isinstance(value, list):
+        return None
+    attachments = []
+    for part in value:
+        name, text = (part.get("name"), part.get("text")) if isinstance(part, dict) else (None, None)
+        if not isinstance(name, str) or not isinstance(text, str):
+            return None
+        attachments.append(Attachment(name, text))
+    return tuple(attachments)
+
+
+def attachments_json(attachments: Sequence[Attachment]) -> str | None:
+    """As `attachments_of` reads it; None: there are none."""
+    return json.dumps([asdict(attachment) for attachment in attachments]) if attachments else None
 
 
 def summary_of(row: Sequence[object]) -> ChatSummary | None:

@@ -17,9 +17,10 @@ from app.storage.records import USER, ChatRecord, ChatSummary, SearchResult, Tur
 from app.storage.rows import CHAT_COLUMNS, TURN_COLUMNS
 
 _SAVE_CHAT = f"""
-INSERT INTO chats ({CHAT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, (SELECT chat_id FROM chats WHERE chat_id = ?), ?)
+INSERT INTO chats ({CHAT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, (SELECT chat_id FROM chats WHERE chat_id = ?), ?, ?)
 ON CONFLICT (chat_id) DO UPDATE SET model = excluded.model, domain = excluded.domain,
-system_prompt = excluded.system_prompt, parent_chat_id = coalesce(chats.parent_chat_id, excluded.parent_chat_id)
+system_prompt = excluded.system_prompt, preset = excluded.preset,
+parent_chat_id = coalesce(chats.parent_chat_id, excluded.parent_chat_id)
 """
 """A title given meanwhile stays. A parent that has been deleted is no parent."""
 
@@ -28,10 +29,10 @@ UPDATE chats SET parent_chat_id = (SELECT chat_id FROM chats WHERE chat_id = ?),
 """
 
 _SAVE_TURN = f"""
-INSERT INTO turns ({TURN_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO turns ({TURN_COLUMNS}) VALUES ({", ".join("?" * len(TURN_COLUMNS.split(", ")))})
 ON CONFLICT (turn_id) DO UPDATE SET position = excluded.position, text = excluded.text, state = excluded.state,
 mode_label = excluded.mode_label, stats = excluded.stats, markers = excluded.markers, thinking = excluded.thinking,
-in_context = excluded.in_context
+in_context = excluded.in_context, attachments = excluded.attachments
 """
 
 _SUMMARIES = """
@@ -158,11 +159,8 @@ class ChatStore:
 
     def turns(self, chat_id: str) -> list[TurnRecord]:
         """The turns of a chat, in order."""
-        rows = self._database.read(
-            lambda connection: connection.execute(
-                f"SELECT {TURN_COLUMNS} FROM turns WHERE chat_id = ? ORDER BY position", (chat_id,)
-            ).fetchall()
-        )
+        query = f"SELECT {TURN_COLUMNS} FROM turns WHERE chat_id = ? ORDER BY position"
+        rows = self._database.read(lambda connection: connection.execute(query, (chat_id,)).fetchall())
         return self._turns(rows)
 
     def summary(self, chat_id: str) -> ChatSummary | None:
@@ -188,9 +186,8 @@ class ChatStore:
 
     def num_chats(self) -> int:
         """How many chats are kept."""
-        return int(
-            self._database.read(lambda connection: connection.execute("SELECT count(*) FROM chats").fetchone())[0]
-        )
+        count = "SELECT count(*) FROM chats"
+        return int(self._database.read(lambda connection: connection.execute(count).fetchone())[0])
 
     def search(self, text: str, limit: int = 50) -> list[SearchResult]:
         """Where `text` is found: titles first, then turns, the newest first. Any text is a valid search."""
@@ -208,11 +205,8 @@ class ChatStore:
 
     def turn(self, turn_id: str) -> TurnRecord | None:
         """The turn with that id."""
-        rows = self._database.read(
-            lambda connection: connection.execute(
-                f"SELECT {TURN_COLUMNS} FROM turns WHERE turn_id = ?", (turn_id,)
-            ).fetchall()
-        )
+        query = f"SELECT {TURN_COLUMNS} FROM turns WHERE turn_id = ?"
+        rows = self._database.read(lambda connection: connection.execute(query, (turn_id,)).fetchall())
         return next(iter(self._turns(rows)), None)
 
     def data_version(self) -> int:
@@ -279,6 +273,7 @@ def _chat_values(chat: ChatRecord) -> tuple[object, ...]:
         whole(chat.title),
         chat.parent_chat_id,
         chat.branched_at,
+        chat_rows.preset_json(chat.preset),
     )
 
 
@@ -296,4 +291,5 @@ def _turn_values(turn: TurnRecord) -> tuple[object, ...]:
         turn.created_at,
         whole(turn.thinking),
         turn.in_context,
+        chat_rows.attachments_json(turn.attachments),
     )

@@ -21,6 +21,7 @@ from engine.events import (
     ModeChanged,
     PrefillProgress,
     Snapshot,
+    StrategySet,
     TaskEnded,
     TurnEnded,
 )
@@ -136,6 +137,8 @@ class EventLog:
                 return [(Kind.READY, loaded), *((Kind.NOTICE, notice) for notice in event.notices)]
             case ModeChanged(mode, _, at_tok):
                 return [(Kind.MODE, mode.upper() + (f" from token {at_tok}" if at_tok is not None else ""))]
+            case StrategySet(strategy):
+                return [(Kind.MODE, f"strategy {strategy}, the expert cache is empty")]
             case DomainSet(domain, num_warmed):
                 warmed = "no profile" if num_warmed is None else f"{num_warmed} experts loaded"
                 return [(Kind.DOMAIN, f"{domain}: {warmed}")]

@@ -16,6 +16,7 @@ from textual import events
 from textual.binding import BindingType
 from textual.screen import Screen
 
+from app.chat.answer_clock import AnswerClock
 from app.domains.domain import Domain, all_domains, domain_called
 from app.engine_link.bridge import EngineBridge
 from app.formatting.sanitise import visible
@@ -76,6 +77,7 @@ class ChatApp(TypingApp, ConfiguredApp):
         self._is_welcoming = False
         """The next domain that is chosen is the one the menu will propose."""
         self._watch = EngineWatch(self, bridge)
+        self.answer_clock = AnswerClock()
         self.typed_before = ""
         """What the user typed before there was a prompt."""
 
@@ -114,7 +116,7 @@ class ChatApp(TypingApp, ConfiguredApp):
         """Ask the question of the command line, once."""
         question, self._opening = self._opening.question, Opening()
         if question and self._chat is not None:
-            await self._chat.ask(question)
+            await self._chat.prompt_actions.ask(question, question)
 
     def _import_the_rest(self) -> None:
         """What the first frame does not need (90 ms), while the user looks at it."""
@@ -165,11 +167,12 @@ class ChatApp(TypingApp, ConfiguredApp):
         happened = self._bridge.poll()
         for event in happened:
             if isinstance(event, Notice):
-                text = f"{event.message} {event.hint}".strip()
-                self.notify(visible(text), severity="warning", timeout=12, markup=False)
+                self._tell(f"{event.message} {event.hint}".strip())
+        for answer in self.answer_clock.note(happened):
+            self.call_user(answer)
         for text, is_error in self._bridge.profiles.take_news():
             self.notify(visible(text), severity="error" if is_error else "information", timeout=8, markup=False)
-        await self._watch.tell(happened, self._panel_s)
+        await self._watch.tell(happened, 1 / self.settings.number("screen.panel_rate"))
 
     async def _chosen(self, domain: Domain | None) -> None:
         """A domain was chosen in the menu."""
@@ -189,7 +192,7 @@ class ChatApp(TypingApp, ConfiguredApp):
         """The screen of the chat, made when it is first needed."""
         from app.ui.screens.chat import ChatScreen
 
-        self._chat = ChatScreen(self._bridge, self.recorder, self.settings.sampling(), self._as_set(domain))
+        self._chat = ChatScreen(self._bridge, self.recorder, self.settings, self._as_set(domain))
         self.settings_changed()
         await self.push_screen(self._chat)
         self._keep()
@@ -240,8 +243,6 @@ class ChatApp(TypingApp, ConfiguredApp):
     def settings_changed(self) -> None:
         """The chat goes on with them from the next question on, and names the keys that hold."""
         if self._chat is not None:
-            flow = self._chat.flow
-            flow.sampling, flow.thinking = self.settings.sampling(), self.settings.text("chat.thinking") or None
             self._chat.transcript.refresh_turns()
 
     def action_chats(self) -> None:
@@ -266,7 +267,7 @@ class ChatApp(TypingApp, ConfiguredApp):
         try:
             kept = self._store.chat(chat_id)
         except MoeChatError as error:
-            self.notify(visible(f"{error.message} {error.hint}"), severity="error", markup=False)
+            self.tell_error(error)
             return None
         if kept is None:
             self.notify("That chat was deleted.", severity="warning")
@@ -288,12 +289,6 @@ class ChatApp(TypingApp, ConfiguredApp):
         """Have the model loaded again, by a new process if the old one is gone. Waiting questions are then asked."""
         self._bridge.restart()
 
-    @property
-    def _panel_s(self) -> float:
-        """How long the panels keep a state while something happens."""
-        rate = self.settings.value("screen.panel_rate")
-        return 1 / rate if isinstance(rate, int) else 0.25
-
     def _tell(self, text: str) -> None:
-        """Something about keeping chats that the user must know."""
-        self.notify(text, severity="warning", timeout=12, markup=False)
+        """Something that the user must know."""
+        self.notify(visible(text), severity="warning", timeout=12, markup=False)

@@ -17,6 +17,8 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 from rich.style import Style
 
+from app.formatting.markdown import language_of
+
 ROLES: dict[Any, str] = {
     Comment: "quiet",
     Keyword: "primary",
@@ -28,6 +30,11 @@ ROLES: dict[Any, str] = {
     Number: "accent",
 }
 """Token types of the highlighter -> variables of the theme. What has none is in the colour of the text."""
+
+CODE, CLICK = "code", "click"
+"""Keys in the `meta` of a segment's style."""
+COPY, SAVE = "copy", "save"
+CLICKS = (COPY, SAVE)
 
 _INDENT = "  "
 _TAB_WIDTH = 4
@@ -69,9 +76,28 @@ def highlighted_lines(token: MarkdownToken) -> list[Line]:
     return lines
 
 
-def language_of(info: str) -> str:
-    """The language that the first line of a fence names."""
-    return info.strip().partition(" ")[0] or "text"
+def suffix_of(language: str) -> str:
+    """The usual end of a file's name in a language, such as `.py`; `.txt` where it is not known."""
+    patterns: list[str] = _lexer(language).filenames
+    return next((pattern[1:] for pattern in patterns if pattern[:2] == "*." and pattern[1:].count(".") == 1), ".txt")
+
+
+def code_head(number: int, language: str, width: int, colours: Mapping[str, str] | None) -> list[Segment]:
+    """The line above a block of code: its number and language, and at the right what a click does with it.
+
+    Every segment's style has in its `meta` the number under CODE; those to click also what they do, under CLICK.
+    """
+    quiet = Style(color=colours["quiet"] if colours else None, meta={CODE: number})
+    title = f"{_INDENT}{number} {language}".rstrip()
+    links = " ".join(CLICKS)
+    gap = width - cell_len(title) - len(links)
+    if gap < len(_INDENT):
+        return [Segment(title[: max(0, width)], quiet)]
+    segments = [Segment(title + " " * gap, quiet)]
+    for click in CLICKS:
+        style = Style(color=colours["secondary"] if colours else None, meta={CODE: number, CLICK: click})
+        segments += [Segment(click, style), Segment(" ", quiet)]
+    return segments[:-1]
 
 
 def code_segments(line: Line, width: int, colours: Mapping[str, str]) -> Iterator[list[Segment]]:
@@ -89,6 +115,10 @@ class CodeLines:
         self._token, self._colours = token, colours
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        head = code_head(
+            self._token.meta.get("number", 1), language_of(self._token.info), options.max_width, self._colours
+        )
+        yield from (*head, Segment.line())
         if self._colours is None:
             width = max(1, options.max_width - len(_INDENT))
             for text in self._token.content.rstrip("\n").expandtabs(_TAB_WIDTH).split("\n"):

@@ -16,19 +16,23 @@ from textual.driver import Driver
 from textual.filter import LineFilter
 from textual.screen import Screen
 
+from app.chat.answer_clock import AnswerEnd
 from app.commands.table import COMMANDS, Command
 from app.engine_link.bridge import EngineBridge
+from app.formatting.alert import alert
 from app.formatting.sanitise import visible
 from app.process.crash_log import log_crash
 from app.process.job_control import has_job_control
+from app.settings.presets import PresetError, Presets
 from app.settings.setting import Kind, Setting, Value
 from app.settings.settings import Settings
+from app.storage.paths import AppPaths
 from app.ui import themes
 from app.ui.key_map import KeyMap
 from app.ui.safe_lines import SafeLines
 from app.ui.terminal_input import TerminalDriver
 from engine.config import EngineConfig
-from engine.errors import ConfigError
+from engine.errors import ConfigError, MoeChatError
 
 
 class ConfiguredApp(App[None]):
@@ -58,9 +62,17 @@ class ConfiguredApp(App[None]):
         """Values changed that are neither the theme nor the engine's, or the keys."""
 
     def tell_settings_problems(self) -> None:
-        """Say what of the settings cannot be used."""
+        """Say what of the settings, and of the preset that they name, cannot be used."""
         for problem in (*self.settings.problems, *self.key_map.problems):
             self.notify(visible(problem), severity="warning", timeout=15, markup=False)
+        try:
+            Presets(AppPaths.from_environment().presets_dir).load_chosen(self.settings.text("chat.preset"))
+        except PresetError as error:
+            self.tell_error(error)
+
+    def tell_error(self, error: MoeChatError) -> None:
+        """Say what went wrong, and what to do about it."""
+        self.notify(visible(f"{error.message} {error.hint}".strip()), severity="error", timeout=10, markup=False)
 
     # What the user does
 
@@ -73,11 +85,15 @@ class ConfiguredApp(App[None]):
             self.push_screen(screen)
 
     def action_help(self) -> None:
-        """Keys and words."""
+        """Keys and words; those of a panel first where one has the focus or the whole screen."""
         from app.ui.screens.help import HelpScreen
+        from app.ui.widgets.panel import Maximisable
 
         if not isinstance(self.screen, HelpScreen):
-            self.push_screen(HelpScreen(self.key_map))
+            around = self.focused.ancestors_with_self if self.focused else ()
+            panel = next((widget for widget in around if isinstance(widget, Maximisable)), None)
+            maximised = self.screen.query(Maximisable).filter(".-maximised")
+            self.push_screen(HelpScreen(self.key_map, panel or (maximised.first() if maximised else None)))
 
     def action_show_configuration(self) -> None:
         """What the engine runs with."""
@@ -85,6 +101,18 @@ class ConfiguredApp(App[None]):
 
         if not isinstance(self.screen, ConfigurationScreen):
             self.push_screen(ConfigurationScreen(self.bridge))
+
+    def call_user(self, answer: AnswerEnd) -> None:
+        """Tell the user of the end of an answer, as the settings say, if the terminal is not in front or it took
+        long."""
+        is_long = answer.took_s >= self.settings.number("screen.notify_after")
+        if is_long or not self.app_focus:
+            self.send_to_terminal(alert(self.settings.text("screen.notify"), answer.words, os.environ))
+
+    def send_to_terminal(self, sequence: str) -> None:
+        """Write a control sequence, between what is drawn. None is made but in `app.formatting`."""
+        if sequence and self._driver is not None and not self.is_headless:
+            self._driver.write(sequence)
 
     def action_suspend_process(self) -> None:
         """To the shell, with the rest of the job, such as the `make` that started the app and would wait for it."""
@@ -124,7 +152,7 @@ class ConfiguredApp(App[None]):
         try:
             self.bridge.load(self.settings.engine_config())
         except ConfigError as error:
-            self.notify(visible(f"{error.message} {error.hint}"), severity="error", timeout=10, markup=False)
+            self.tell_error(error)
 
     def action_toggle_theme(self) -> None:
         """Dark or light; kept."""
@@ -191,7 +219,7 @@ class ConfiguredApp(App[None]):
 
     def _wanted(self, running: EngineConfig) -> EngineConfig:
         try:
-            return replace(self.settings.engine_config(), mode=running.mode)
+            return replace(self.settings.engine_config(), mode=running.mode, strategy=running.strategy)
         except ConfigError:
             return running
 
@@ -210,6 +238,8 @@ class ConfiguredApp(App[None]):
         self._follow_theme()
         if row.key == "offload.mode":
             self.bridge.ask_mode(self.settings.text(row.key))
+        if row.key == "offload.strategy":
+            self.bridge.ask_strategy(self.settings.text(row.key))
         self.settings_changed()
 
     def _follow_theme(self) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from app.ui.code_colours import Line, highlighted, language_of
+from app.formatting.markdown import language_of
+from app.ui.code_colours import Line, highlighted
 
 _WINDOW = 24
 """Lines at the end that are highlighted again as the code grows: at least these, at most four times as many."""
@@ -20,11 +21,12 @@ class GrowingCode:
     right when the answer is finished, because it is then highlighted as a whole.
     """
 
-    def __init__(self, opening: str) -> None:
-        """`opening` is the first line of a fence, without its end."""
+    def __init__(self, opening: str, number: int = 1) -> None:
+        """`opening` is the first line of a fence, without its end; `number` its place among the answer's blocks."""
+        self.number = number
         found = _OPENING.match(opening)
         indent, marks, info = found.groups() if found is not None else ("", "```", "")
-        self._language, self._indent = language_of(info), len(indent)
+        self.language, self._indent = language_of(info), len(indent)
         self._closing = re.compile(rf"^ {{0,3}}{marks[0]}{{{len(marks)},}}[ \t]*$")
         self._unfinished = ""
         self._window: list[str] = []
@@ -93,7 +95,7 @@ class GrowingCode:
         return [self._window[begun]] if begun else self._context or [self._window[0]]
 
     def _highlighted(self, context: list[str], lines: list[str]) -> list[Line]:
-        return highlighted("\n".join([*context, *lines]), self._language)[len(context) :]
+        return highlighted("\n".join([*context, *lines]), self.language)[len(context) :]
 
     def _without_indent(self, line: str) -> str:
         return line[min(self._indent, len(line) - len(line.lstrip(" "))) :]

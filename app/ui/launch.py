@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 
 from app.engine_link.bridge import EngineBridge, make_link
 from app.formatting.sanitise import whole
 from app.process.instance import InstanceLock
+from app.settings.presets import MODE, PresetError, Presets
 from app.settings.schema import START_LAST, THEME_SYSTEM
 from app.settings.settings import Settings
 from app.storage.paths import AppPaths, make_private
 from app.storage.store import ChatStore
 from app.storage.unsaved import finish
 from app.ui.terminal_background import Background, ask_background
+from engine.config import EngineConfig
 from engine.errors import ConfigError
 
 _LOCK_WAIT_S = 3.0
@@ -29,7 +32,7 @@ def chat(arguments: argparse.Namespace) -> int:
     paths = AppPaths.from_environment()
     lock = InstanceLock(paths.instance_lock)
     second = lock.acquire()
-    bridge = EngineBridge(lambda: make_link(paths), config)
+    bridge = EngineBridge(lambda: make_link(paths), _with_mode_of_preset(config, settings, paths))
     bridge.start(loads=not settings.is_first_run)
     try:
         asks = settings.text("screen.theme") == THEME_SYSTEM
@@ -52,3 +55,18 @@ def chat(arguments: argparse.Namespace) -> int:
         bridge.close()
         lock.release()
         make_private(paths.data_dir)
+
+
+def _with_mode_of_preset(config: EngineConfig, settings: Settings, paths: AppPaths) -> EngineConfig:
+    """The configuration in the mode of the preset that new chats begin with, where it has one and none was typed.
+
+    Raises PresetError where the preset was typed and cannot be used; one of the settings is told by the app.
+    """
+    try:
+        preset = Presets(paths.presets_dir).load_chosen(settings.text("chat.preset"))
+    except PresetError:
+        if settings.typed("chat.preset") is not None:
+            raise
+        return config
+    mode = preset.values.get(MODE) if preset is not None and settings.typed(MODE) is None else None
+    return config if mode is None else replace(config, mode=str(mode))

@@ -1,15 +1,10 @@
-"""Markdown of answers: one parser for the live and the finished form, and how the finished form looks.
-
-Raw HTML is text here (models write tags that must be seen), and a line end stays one (models write verse and lists).
-"""
+"""How the Markdown of a finished answer looks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import ClassVar, cast
 
-from markdown_it import MarkdownIt
-from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markdown import CodeBlock, Heading, ListItem, Markdown, MarkdownElement, TableElement
@@ -19,20 +14,6 @@ from rich.table import Table
 from rich.theme import Theme
 
 from app.ui.code_colours import CodeLines
-
-
-def _keep_line_ends(state: StateCore) -> None:
-    for token in state.tokens:
-        for child in token.children or ():
-            if child.type == "softbreak":
-                child.type = "hardbreak"
-
-
-def parser() -> MarkdownIt:
-    """The parser of answers."""
-    markdown_it = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
-    markdown_it.core.ruler.push("keep_line_ends", _keep_line_ends)
-    return markdown_it
 
 
 class _LeftHeading(Heading):
@@ -86,7 +67,8 @@ _EMPTY = Markdown("", hyperlinks=False)
 class FinishedMarkdown(Markdown):
     """A finished answer as one renderable, in the colours of the theme with these `variables`.
 
-    `tokens` is what `parser` made of it. Without `highlights` code is plain, which takes a tenth of the time.
+    `tokens` is what the parser of `app.formatting.markdown` made of it. Without `highlights` code is plain, which takes
+    a tenth of the time.
     """
 
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
@@ -106,23 +88,6 @@ class FinishedMarkdown(Markdown):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         with console.use_theme(self._theme):
             yield from super().__rich_console__(console, options)
-
-
-def plain_text(tokens: list[Token]) -> str:
-    """What is read of an answer: without marks, a line for every line and block."""
-    return "\n".join(_plain(token) for token in tokens if token.type in ("inline", "fence", "code_block"))
-
-
-def _plain(token: Token) -> str:
-    if token.type != "inline":
-        return token.content
-    breaks = ("softbreak", "hardbreak")
-    return "".join("\n" if child.type in breaks else child.content for child in token.children or ())
-
-
-def code_blocks(tokens: list[Token]) -> list[str]:
-    """The blocks of code of an answer, in order."""
-    return [token.content.rstrip("\n") for token in tokens if token.type in ("fence", "code_block")]
 
 
 def _rich_theme(variables: Mapping[str, str]) -> Theme:

@@ -106,7 +106,7 @@ class ScreenCostApp(ChatApp):
         chat = ChatRecord(domain.name, self._as_set(domain).system_prompt.strip(), ready.model_name)
         conversation = Conversation(chat, self._unkept, self.settings.sampling())
         with self.suspend():
-            answers = HeadlessAnswers(self._link, ready, HeadlessScreen(), self.bridge.mode)
+            answers = HeadlessAnswers(self._link, ready, HeadlessScreen(), self.settings, self.bridge.mode)
             begun = (time.perf_counter(), time.process_time())
             answers.give(conversation, conversation.ask(question), Interrupt())
             return _measured(conversation, begun)

@@ -12,11 +12,12 @@ from engine.experts.layer import MoeLayer
 from engine.experts.router_tap import RoutingTap
 from engine.experts.step_state import StepState
 from engine.lookahead.forms import PredictionForm
-from engine.lookahead.prefetching import Forecaster, Prefetching
+from engine.lookahead.prefetching import Prefetching
 from engine.plan.model_plan import ChunkNeeds, ModelPlan
 from engine.sampling.defaults import ModelDefaults
 from offload.budget import BudgetPlan
 from offload.link.expert_source import ExpertSource
+from offload.policies.forecast import Forecaster
 
 
 class ExpertStore(ExpertSource, Protocol):

@@ -9,6 +9,7 @@ from engine.backends.backend import Backend
 from engine.backends.ggml.availability import ggml_problem
 from engine.backends.ggml.families import family_of_model_type
 from engine.checkpoint.config_file import read_config_file
+from engine.checkpoint.config_source import resolve_config
 from engine.checkpoint.gguf.location import is_gguf
 from engine.config import AUTO, GGML, KV_TYPES, TRANSFORMERS, EngineConfig
 from engine.errors import ConfigError, UnsupportedModelError
@@ -41,13 +42,16 @@ def choose_backend(config: EngineConfig, model: Path) -> tuple[str, str]:
 def open_backend(config: EngineConfig, model: Path, is_cancelled: Callable[[], bool]) -> tuple[Backend, str]:
     """The back end, which has inspected the model, and why it was chosen. With `auto`, a model that ggml turns down
     for a reason of its own runs on transformers. Raises UnsupportedModelError, CheckpointError, ConfigError,
-    WaitCancelled."""
+    WaitCancelled, and what `resolve_config` raises where a configuration was named."""
     name, why = choose_backend(config, model)
+    config_folder = None
+    if config.config_source is not None and is_gguf(model):
+        config_folder = resolve_config(config.config_source, is_cancelled)
     if name == GGML:
         from engine.backends.ggml.backend import GgmlBackend
 
         try:
-            return GgmlBackend(model, is_cancelled, config.kv_type), why
+            return GgmlBackend(model, is_cancelled, config_folder, config.kv_type), why
         except UnsupportedModelError as error:
             if config.backend != AUTO or is_gguf(model):
                 raise

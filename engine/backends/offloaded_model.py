@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,15 @@ from engine.events import LoadProgress
 from engine.experts.expert_runtime import ExpertRuntime
 from engine.experts.step_state import StepState
 from engine.plan import machine
-from engine.plan.budget import budget_for, with_measured_workspace
+from engine.plan.budget import budget_for, replanned, with_measured_workspace
 from engine.plan.model_plan import ChunkNeeds
+from engine.profiles.past_requests import PastRequests
+from engine.profiles.predictor_store import PredictorStore
 from engine.profiles.tuned_eviction import tuned_eviction
 from engine.sampling.sampler import Sampler
+from offload.policies.forecast.selection_predictor import SelectionPredictor
+from offload.policies.inputs import PolicyInputs
+from offload.slot_groups import SlotGroups
 
 
 class OffloadedModel:
@@ -48,8 +53,11 @@ class OffloadedModel:
         needs = backend.needs_of(self.budget.chunk_tok)
         self.state = StepState(is_cancelled=is_cancelled, after_layer=after_layer)
         self._runtime: ExpertRuntime | None = None
+        self._needs = needs
         self.is_whole = False
         """The experts' runtime is built: the model can answer."""
+        self.predictor_about = ""
+        """Of the trained predictor that is in use, for a person."""
         try:
             backend.load(
                 self.budget,
@@ -59,10 +67,12 @@ class OffloadedModel:
             )
             self.loaded = backend.loaded
             self.tuned = tuned_eviction(self.fingerprint)
+            self.past_requests = PastRequests(self.fingerprint, backend.plan.geometry)
+            self.load_predictor = self._kept_predictor
             on_progress(LoadProgress("warm-up", 0, 0, ""))
             self._prepare(needs)
             on_progress(LoadProgress("expert slots", 0, self.budget.slot_bytes))
-            self.rebuild(config, self.budget.slots_per_layer)
+            self.rebuild(config, self.budget.groups)
             on_progress(LoadProgress("choosing threads", 0, 0, ""))
             self._calibrate()
         except BaseException:
@@ -84,17 +94,37 @@ class OffloadedModel:
                 self.config, self.loaded.plan, needs, self.budget, measured_bytes, self.fingerprint
             )
 
-    def rebuild(self, config: EngineConfig, slots_per_layer: Sequence[int]) -> None:
+    def _kept_predictor(self, domain: str | None) -> SelectionPredictor | None:
+        kept = PredictorStore(self.fingerprint, self.loaded.plan.geometry).best_for(domain)
+        self.predictor_about = "" if kept is None else f"trained on {kept.domain} ({kept.about})"
+        return None if kept is None else kept.predictor
+
+    def set_strategy(self, config: EngineConfig) -> None:
+        """Runs under another strategy from now on, within the same bytes; weights and KV cache stay as they are, the
+        expert cache is empty afterwards. `config` differs from the present one in its policies alone. Raises
+        BudgetError, with nothing changed, and what `rebuild` raises: then call only `rebuild` or `close`."""
+        self.budget = replanned(config, self.loaded.plan, self._needs, self.budget, self.config, self.fingerprint)
+        self.rebuild(config, self.budget.groups, keeps_context=True)
+
+    def rebuild(self, config: EngineConfig, groups: SlotGroups, *, keeps_context: bool = False) -> None:
         """Builds the experts' runtime anew, with other policies, link or slots; the expert cache and the KV cache are
-        empty afterwards. If it raises, `is_whole` is False: then call only `rebuild` or `close`."""
+        empty afterwards; with `keeps_context` the KV cache stays. If it raises, `is_whole` is False: then call only
+        `rebuild` or `close`."""
         self.is_whole = False
         if self._runtime is not None:
             self._dismantle(self._runtime)
         self.config = config
-        has_layer_staging = self.budget.has_layer_staging if config.prefill == AUTO else config.prefill == FULL_LAYER
+        prefill = config.policies.prefill
+        has_layer_staging = self.budget.has_layer_staging if prefill == AUTO else prefill == FULL_LAYER
         loaded, geometry = self.loaded, self.loaded.plan.geometry
         runtime = self._runtime = ExpertRuntime(
-            config, geometry, loaded.store, slots_per_layer, has_layer_staging, self.tuned.weights
+            *(config, geometry, loaded.store, groups, has_layer_staging),
+            PolicyInputs(
+                geometry,
+                weights=self.tuned.weights,
+                load_collection=lambda: self.past_requests.collection,
+                load_predictor=lambda: self.load_predictor(config.domain),
+            ),
         )
         backend = self.backend
         runtime.connect(
@@ -105,7 +135,8 @@ class OffloadedModel:
         self.link, self.pool, self.cache, self.layers = runtime.link, runtime.pool, runtime.cache, runtime.layers
         self.prefetching, self.prefill = runtime.prefetching, runtime.prefill
         self.expert_compute_s = runtime.expert_compute_s
-        self.decoder.cache.reset()
+        if not keeps_context:
+            self.decoder.cache.reset()
         self.is_whole = True
 
     def _calibrate(self) -> None:
@@ -139,6 +170,12 @@ class OffloadedModel:
         del runtime
         for name in ("link", "pool", "cache", "layers", "prefetching", "prefill"):
             self.__dict__.pop(name, None)  # a rebuild that failed has not made them
+
+    def end_request(self) -> None:
+        """The answer is complete: policies that learn from requests have one more, and what they know is kept."""
+        if self._runtime is not None:
+            self._runtime.feed.end_request()
+        self.past_requests.save()
 
     def set_mode(self, mode: str) -> None:
         """EXACT or APPROX from the next step on."""

@@ -44,6 +44,11 @@ class ConversationEncoder:
             return self._encode(messages, lambda shown: _plain(shown, continues), adds_special=True)
         return self._encode(messages, lambda shown: self.template.render(shown, variables, continues))
 
+    def count(self, text: str) -> int:
+        """How many tokens a text takes inside a message, give or take what joins it to the template's. Raises
+        CheckpointError."""
+        return len(self._encoder.encode(lambda hide: hide(text), [text])) if text else 0
+
     def _continued_thinking(self, messages: Sequence[Message], variables: Mapping[str, object]) -> list[int]:
         """The answer was stopped while the model thought: its thinking is opened again, and left open."""
         marks = self._marks

@@ -95,6 +95,10 @@ class ChatPrompts:
         stream = TextStream(self._tokenizer, sampling.stop, self._marks, begins, before)
         return PreparedPrompt(fitted.prompt, stream, fitted.num_left_out)
 
+    def count(self, text: str) -> int:
+        """How many tokens a text takes inside a message. Raises CheckpointError."""
+        return self._encoder.count(text)
+
     def remember(self, answer: WrittenAnswer | None) -> None:
         """The last answer, in case it is to be continued; None: nothing was written that could be."""
         self._written = answer

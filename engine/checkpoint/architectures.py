@@ -21,9 +21,14 @@ EXPERTS_INTERFACE = frozenset(_WITH_INTERFACE.split())
 NO_EXPERTS_INTERFACE = frozenset(_WITHOUT_INTERFACE.split())
 """Causal language models that have experts and no interface to them."""
 
-GGUF_FAMILIES = ("qwen3moe", "qwen2moe", "glm4moe", "olmoe", "llama", "granitemoe", "gpt-oss", "deepseek2")
+GGUF_FAMILIES = (
+    *("qwen3moe", "qwen2moe", "glm4moe", "olmoe", "llama", "granitemoe"),
+    *("dots1", "ernie4_5-moe", "hunyuan-moe", "minimax-m2", "gpt-oss", "deepseek2"),
+)
 """Architectures, by their names in GGUF files, that the ggml back end runs."""
 
 MISSING_INTERFACE = "its experts class does not carry the experts interface of transformers"
 DENSE = "it is a dense model: there are no routed experts to offload"
+ANOTHER_MODEL = "Pick another Mixture-of-Experts model; docs/models.md lists what can be run."
+"""The hint where a model cannot be run, whatever its files."""
 """Why a model type cannot be run."""

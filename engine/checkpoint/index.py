@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -12,10 +11,7 @@ import torch
 from engine.checkpoint.file_bytes import read_file
 from engine.checkpoint.header import StoredTensor
 from engine.checkpoint.header import read_header as read_stored
-from engine.checkpoint.json_file import REFETCH
-from engine.checkpoint.shards import choose_shards
-from engine.errors import CheckpointError
-from offload.bounded_json import shown
+from engine.checkpoint.stored_tensors import stored_tensors
 from offload.page_memory import advise_huge_pages
 
 DTYPES: Final = {
@@ -63,15 +59,6 @@ class TensorEntry:
         return target.view(self.dtype).view(shape)
 
 
-def checkpoint_files(folder: Path) -> list[Path]:
-    """The safetensors shards of a folder, in order. Raises CheckpointError or UnsupportedModelError."""
-    paths, missing, _ = choose_shards(folder)
-    if missing:
-        listed = ", ".join(missing[:3]) + (" ..." if len(missing) > 3 else "")
-        raise CheckpointError(f"{len(missing)} of {len(paths)} shards are missing in {folder}: {listed}.", REFETCH)
-    return list(paths)
-
-
 def read_header(path: Path) -> list[TensorEntry]:
     """The tensors of one file, checked. Raises CheckpointError and UnsupportedModelError, see `header.read_header`."""
     return [_entry(path, tensor) for tensor in read_stored(path)]
@@ -82,28 +69,5 @@ def _entry(path: Path, tensor: StoredTensor) -> TensorEntry:
 
 
 def read_index(folder: Path) -> dict[str, TensorEntry]:
-    """Every tensor of the checkpoint, by key. Raises CheckpointError; a key in two shards is one."""
-    entries: dict[str, TensorEntry] = {}
-    paths = checkpoint_files(folder)
-    for path in paths:
-        for entry in read_header(path):
-            if entry.key in entries:
-                raise CheckpointError(
-                    f"{shown(entry.key)} is stored twice, in {entries[entry.key].path} and {path}.", REFETCH
-                )
-            entries[entry.key] = entry
-    if not entries:
-        raise CheckpointError(f"{paths[0]} holds no tensors.", REFETCH)
-    return entries
-
-
-def tensors_not_finite(folder: Path, on_tensor: Callable[[int, int], None]) -> list[str]:
-    """Reads every stored tensor; returns the keys of those that hold NaN or infinite values. `on_tensor(done, total)`
-    is called before each and may raise to end it. Raises CheckpointError."""
-    damaged: list[str] = []
-    entries = list(read_index(folder).values())
-    for number, entry in enumerate(entries):
-        on_tensor(number, len(entries))
-        if entry.dtype.is_floating_point and not torch.isfinite(entry.read()).all():
-            damaged.append(entry.key)
-    return damaged
+    """Every tensor of the checkpoint, by key. Raises as `stored_tensors` does."""
+    return {key: _entry(placed.path, placed.tensor) for key, placed in stored_tensors(folder).items()}

@@ -20,7 +20,7 @@ from engine.demo.wheel import IsCancelled, Progress
 from engine.errors import CheckpointError, ModelNotFoundError, UnsupportedModelError
 from offload.regular_file import why
 
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
 def resolve_model(name: str, progress: Progress, is_cancelled: IsCancelled = never) -> Path:
@@ -41,7 +41,7 @@ def local_model(name: str) -> Path | None:
     path = Path(os.path.expanduser(name))
     if os.path.exists(path):
         return _place_of(path)
-    if not _HUB_ID.fullmatch(name) or path.suffix in (SUFFIX, ".safetensors"):
+    if not HUB_ID.fullmatch(name) or path.suffix in (SUFFIX, ".safetensors"):
         raise _no_such_model(name)
     return cached_snapshot(name)
 

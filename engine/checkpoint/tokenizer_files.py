@@ -62,9 +62,9 @@ def has_vocabulary(folder: Path) -> bool:
     return any((folder / name).exists() for name in _VOCABULARIES)
 
 
-def check_tokenizer_files(folder: Path) -> None:
+def check_tokenizer_files(folder: Path, needs_tokenizer: bool = True) -> None:
     """Raises CheckpointError, which names file and key, for what is no regular file, too large or of a wrong type."""
-    if not has_tokenizer(folder):
+    if needs_tokenizer and not has_tokenizer(folder):
         raise CheckpointError(f"{folder} holds no tokenizer: none of {', '.join(TOKENIZER_FILES)}.", _HINT)
     for path in sorted((*_files_in(folder), *_files_in(folder / _TEMPLATES))):
         if path.suffix in _ALWAYS_READ or (path.suffix in _READ_BY_NAME and path.name.startswith(_NAMES)):
@@ -78,6 +78,18 @@ def check_tokenizer_files(folder: Path) -> None:
             raise CheckpointError(f"{folder / name}: {problem}.", _HINT)
     if problem := _problem_of_added_tokens(settings.get("added_tokens_decoder") or {}):
         raise CheckpointError(f"{folder / 'tokenizer_config.json'}: added_tokens_decoder {problem}.", _HINT)
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    """The content of `tokenizer_config.json`, with the special tokens of a file of their own where it lists none;
+    `check_tokenizer_files` has passed both."""
+    settings = _read(folder / "tokenizer_config.json")
+    if "added_tokens_decoder" not in settings:
+        special = _read(folder / "special_tokens_map.json")
+        settings |= {
+            key: {**token, "special": True} if isinstance(token, dict) else token for key, token in special.items()
+        }
+    return settings
 
 
 def tokenizer_error(folder: Path, error: Exception) -> CheckpointError:

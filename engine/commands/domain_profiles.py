@@ -10,15 +10,22 @@ from engine.api import BuildProfile
 from engine.backends.offloaded_model import OffloadedModel
 from engine.commands.routing_recording import build_domain_profile, describe_profile
 from engine.commands.task_outcome import OnTaskProgress, TaskOutcome
+from engine.config import format_bytes
 from engine.errors import ConfigError
 from engine.events import DomainSet, ProfileState
+from engine.profiles.predictor_store import PredictorStore, Trained, accuracy_in_words
 from engine.profiles.prompt_sets import read_prompts, shipped_prompts
 from engine.profiles.store import ProfileStore
 from offload.errors import ProfileError
 from offload.nonuniform_budget import with_moved_slots
 from offload.replay.profile import DomainProfile
+from offload.replay.trace import RoutingTrace
 from offload.replay.trace_writer import TraceWriter
 from offload.residency.warming import warm_layers
+from offload.slot_groups import SlotGroups
+
+PREDICTOR_SHARE = 0.03
+"""Of the shortest decode step: what all predictions of a token may take together."""
 
 
 class DomainProfiles:
@@ -36,11 +43,21 @@ class DomainProfiles:
 
     def _state(self, domain: str) -> ProfileState:
         try:
-            profile = self._store.load(domain)
+            profile = self._load(domain)
         except ProfileError as error:
             return ProfileState(domain, None, 0, f"{error.message} {error.hint}")
         assert profile is not None, "the store named it"
         return ProfileState(domain, self._expected(profile), profile.num_prompts)
+
+    def _load(self, domain: str) -> DomainProfile | None:
+        """None: there is none. Raises ProfileError when it is damaged or another model's."""
+        profile = self._store.load(domain)
+        if profile is not None and not profile.geometry.routes_like(self._engine.loaded.plan.geometry):
+            raise ProfileError(
+                f"The profile of {domain!r} is of other MoE layers than {self._engine.loaded.folder.name} has.",
+                f"Build it again: moe-chat profile build --domain {domain}",
+            )
+        return profile
 
     def _expected(self, profile: DomainProfile) -> float | None:
         return profile.expected_hit_rate(self._engine.cache.slots_per_layer)
@@ -51,7 +68,7 @@ class DomainProfiles:
         Changes the expert cache. Raises ProfileError when the profile is damaged or another model's, ExpertReadError,
         WaitCancelled.
         """
-        profile = self._store.load(domain)
+        profile = self._load(domain)
         if profile is None:
             return DomainSet(domain, None, None)
         cache = self._engine.cache
@@ -82,6 +99,7 @@ class DomainProfiles:
             on_progress,
             begun=writer,
         )
+        trained = self._train(writer.trace(), on_progress) if command.has_predictor else None
         self.drop_begun()
         path = self._store.save(profile)
         slots = self._engine.cache.slots_per_layer
@@ -92,7 +110,37 @@ class DomainProfiles:
             "num_tok": profile.num_tok,
             "expected_hit_rate": self._expected(profile),
         }
-        return TaskOutcome(True, report, (*describe_profile(profile, slots)[:2], f"kept in {path}"))
+        lines = (*describe_profile(profile, slots)[:2], f"kept in {path}")
+        if trained is not None:
+            lines += self._keep_predictor(command.domain, trained, report)
+        return TaskOutcome(True, report, lines)
+
+    def _train(self, trace: RoutingTrace, on_progress: OnTaskProgress) -> Trained:
+        """Raises ProfileError for too few prompts, WaitCancelled."""
+        from engine.profiles.predictor_training import TrainingRules, train_predictor
+
+        max_s = PREDICTOR_SHARE * self._engine.compute_floor_ms / 1000
+        return train_predictor(
+            trace, TrainingRules(max_inference_s=max_s), on_progress, self._engine.state.is_cancelled
+        )
+
+    def _keep_predictor(self, domain: str, trained: Trained, report: dict[str, object]) -> tuple[str, ...]:
+        path = PredictorStore(self._store.fingerprint, self._engine.loaded.plan.geometry).save(domain, trained)
+        accuracy, num_bytes = trained.accuracy, trained.predictor.num_bytes
+        report["predictor"] = {
+            "path": str(path),
+            "bytes": num_bytes,
+            "exact_top_k_rate": accuracy.exact_rate,
+            "at_least_half_rate": accuracy.half_rate,
+            "trained_on_prompts": trained.num_trained_on,
+            "held_out_prompts": trained.num_held_out,
+            "first_width": trained.predictor.history.shape[1],
+        }
+        widest = trained.predictor.history.shape[1]
+        return (
+            f"predictor: {accuracy_in_words(trained)}; {format_bytes(num_bytes)}, {widest} wide",
+            f"kept in {path}",
+        )
 
     def drop_begun(self) -> None:
         """Nobody goes on with a build that was interrupted: what it has recorded is forgotten."""
@@ -104,7 +152,7 @@ class DomainProfiles:
             states = self.states()
             lines = tuple(self._line(state) for state in states) or ("No profiles of this model yet.",)
             return TaskOutcome(True, {"profiles": [_as_dict(state) for state in states]}, lines)
-        profile = self._store.load(domain)
+        profile = self._load(domain)
         if profile is None:
             known = ", ".join(self._store.names()) or "none"
             raise ConfigError(
@@ -123,10 +171,11 @@ class DomainProfiles:
     def _plan(self, profile: DomainProfile) -> tuple[dict[str, object], tuple[str, ...]]:
         """The slots planned from this profile alone: a report, and lines that name every move."""
         budget = self._engine.budget
+        uniform = SlotGroups(budget.uniform_slots, budget.groups.group_of_layer)
         planned = with_moved_slots(
-            replace(budget, slots_per_layer=budget.uniform_slots, slot_moves=()), profile.geometry, profile.curves()
+            replace(budget, groups=uniform, slot_moves=()), self._engine.loaded.plan.geometry, profile.curves()
         )
-        before, after = map(profile.expected_hit_rate, (planned.uniform_slots, planned.slots_per_layer))
+        before, after = map(profile.expected_hit_rate, (uniform.shares, planned.slots_per_layer))
         report: dict[str, object] = {
             "uniform_slots": list(planned.uniform_slots),
             "slots": list(planned.slots_per_layer),

@@ -10,11 +10,13 @@ from engine.checkpoint.fingerprint import fingerprint
 from engine.commands.task_outcome import TaskOutcome
 from engine.config import EngineConfig, format_bytes
 from engine.lookahead.forms import describe_forms
-from engine.plan.budget import budget_for, chunks_in_words, slots_in_words
+from engine.plan.budget import budget_for, chunks_in_words
 from engine.plan.model_plan import ChunkNeeds
+from engine.telemetry.effective import strategy_in_words
 from offload.budget import BudgetPlan
 from offload.errors import WaitCancelled
 from offload.geometry import Geometry
+from offload.slot_groups import count_in_words
 
 
 def plan_model(config: EngineConfig, folder: Path, is_cancelled: Callable[[], bool]) -> TaskOutcome:
@@ -43,7 +45,10 @@ def _outcome(
         "budget_bytes": budget.budget_bytes,
         "parts": dict(budget.parts),
         "headroom_bytes": budget.headroom_bytes,
+        "strategy": config.strategy,
+        "slots": budget.groups.in_words(),
         "slots_per_layer": list(budget.slots_per_layer),
+        "slot_groups": {"slots": list(budget.groups.slots), "group_of_layer": list(budget.groups.group_of_layer)},
         "slot_moves": [str(move) for move in budget.slot_moves],
         "residency": budget.residency_rate,
         "context_tok": budget.context_tok,
@@ -61,10 +66,16 @@ def _outcome(
             f"{folder}",
             f"runs on {runs_on}",
             *(f"  {name:<18}{format_bytes(size):>10}" for name, size in rows),
-            f"{geometry.num_layers} MoE layers, {slots_in_words(budget.slots_per_layer)} slots for {widest} experts "
+            f"{geometry.num_layers} MoE layers, {_slots_in_words(budget)} for {widest} experts "
             f"each ({budget.residency_rate:.0%} of {format_bytes(geometry.expert_bytes_total)})",
+            f"strategy {strategy_in_words(config)}",
             f"context {budget.context_tok} tokens, {chunks_in_words(config, budget)}",
             f"prediction: {prediction}",
             *(f"  {move}" for move in budget.slot_moves),
         ),
     )
+
+
+def _slots_in_words(budget: BudgetPlan) -> str:
+    groups = budget.groups
+    return f"{count_in_words(groups.slots)} slots" if groups.is_per_layer else groups.in_words()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from engine.api import RecordTrace
 from engine.backends.offloaded_model import OffloadedModel
+from engine.checkpoint.fingerprint import is_bound_to
 from engine.commands.routing_recording import record_routing
 from engine.commands.task_outcome import OnTaskProgress, TaskOutcome
 from engine.config import format_bytes
@@ -63,12 +65,15 @@ def _require_replaceable(path: Path) -> None:
 
 
 def traces_of_model(engine: OffloadedModel, paths: Sequence[str]) -> list[RoutingTrace]:
-    """Reads traces. Raises TraceError for a file that is not a trace, or was recorded with another model."""
+    """Reads traces of the loaded model's routers, whatever file of the model and back end they were recorded with; they
+    count the loaded file's bytes then. Raises TraceError for a file that is not a trace, or was recorded with other
+    routers."""
+    geometry = engine.loaded.plan.geometry
     traces = [load_trace(Path(path)) for path in paths]
     for path, trace in zip(paths, traces, strict=True):
-        if (trace.model, trace.geometry) != (engine.fingerprint, engine.loaded.plan.geometry):
+        if not (is_bound_to(trace.model, engine.fingerprint) and trace.geometry.routes_like(geometry)):
             raise TraceError(
-                f"{path} was recorded with another model than {engine.loaded.folder.name}.",
+                f"{path} was recorded with another model than {engine.loaded.folder.name}: its routers are others.",
                 "Record it with this one: moe-chat trace record --out FILE",
             )
-    return traces
+    return [replace(trace, model=str(engine.fingerprint), geometry=geometry) for trace in traces]

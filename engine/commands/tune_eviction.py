@@ -14,7 +14,6 @@ from engine.commands.record_trace import traces_of_model
 from engine.commands.routing_recording import record_routing
 from engine.commands.task_outcome import OnTaskProgress, TaskOutcome
 from engine.errors import ConfigError
-from engine.plan.budget import slots_in_words
 from engine.profiles.prompt_sets import shipped_domains, shipped_prompts
 from engine.profiles.store import ProfileStore
 from offload.errors import WaitCancelled
@@ -22,6 +21,7 @@ from offload.policies.eviction.history import HistoryWeights
 from offload.policies.eviction.tuned_weights import Evidence, TunedWeights
 from offload.replay.held_out import CheckedTuning, PolicyLoads, tune_and_check
 from offload.replay.trace import RoutingTrace
+from offload.slot_groups import count_in_words
 
 _ROWS = {
     "default": "history, default weights",
@@ -52,6 +52,11 @@ def tune_eviction(
         on_progress(stage, done, total)
 
     slots = engine.cache.slots_per_layer
+    if not engine.cache.slot_groups.is_per_layer:
+        raise ConfigError(
+            "Weights are tuned for slots of each layer's own, and all layers share one pool.",
+            "Tune under a strategy such as moe-core, or with --slots uniform.",
+        )
     if all(n >= layer.num_experts for n, layer in zip(slots, engine.loaded.plan.geometry.layers, strict=True)):
         raise ConfigError(
             "Every expert has a slot: nothing is ever evicted.", "Tune for a smaller budget, such as --residency 25%."
@@ -112,7 +117,7 @@ def _lines(checked: CheckedTuning, slots: Sequence[int]) -> tuple[str, ...]:
     tuned_on, held_out = checked.tuned_on_evidence, checked.held_out_evidence
     return (
         f"{checked.num_trials} sets of weights replayed on {tuned_on.prompts} prompts, the best one checked on "
-        f"{held_out.prompts} held-out prompts; {slots_in_words(slots)} slots a layer",
+        f"{held_out.prompts} held-out prompts; {count_in_words(slots)} slots a layer",
         f"{'loads':<32}{'tuned on':>10}{'held out':>10}",
         *(
             f"{label:<32}{getattr(checked.tuned_on, name):>10,}{getattr(checked.held_out, name):>10,}"

@@ -14,18 +14,20 @@ from engine.experts.layer import LayerContext, MoeLayer
 from engine.experts.prefill import ExpertPrefill, LayerPrefill, RingPrefill
 from engine.experts.router_tap import RoutingTap
 from engine.experts.step_state import StepState
-from engine.lookahead.prefetching import Forecaster, Prefetching
-from engine.plan.budget import STAGING_SLOTS
+from engine.lookahead.prefetching import Prefetching
 from offload.geometry import Geometry
 from offload.link.expert_source import ExpertSource
 from offload.link.link import Link
 from offload.link.slot_pool import SlotPool
 from offload.link.staging import LayerStaging, StagingRing
 from offload.policies.eviction import make_eviction
-from offload.policies.eviction.history import HistoryWeights
+from offload.policies.forecast import Forecaster, forecaster_of
+from offload.policies.inputs import PolicyInputs
 from offload.policies.prefetch import make_prefetcher
+from offload.policies.routing_observer import RoutingFeed
 from offload.policies.substitution import make_substitution
 from offload.residency.cache import ExpertCache
+from offload.slot_groups import SlotGroups
 
 
 def depth_in_effect(config: EngineConfig, geometry: Geometry) -> int:
@@ -44,20 +46,23 @@ class ExpertRuntime:
         config: EngineConfig,
         geometry: Geometry,
         source: ExpertSource,
-        slots_per_layer: Sequence[int],
+        groups: SlotGroups,
         has_layer_staging: bool,
-        weights: HistoryWeights | None = None,
+        inputs: PolicyInputs | None = None,
     ) -> None:
         """Allocates and touches the slots, and starts the link's threads.
 
-        `weights`: of history eviction; None: its defaults. Raises RuntimeError when the system refuses the memory.
+        `inputs`: of the policies; None: their defaults. Raises RuntimeError when the system refuses the memory.
         """
         self._config, self._geometry, self._has_layer_staging = config, geometry, has_layer_staging
         self.layers: list[MoeLayer] = []
-        self.pool = SlotPool(slots_per_layer, [layer.expert_bytes for layer in geometry.layers])
+        self._policies = config.policies
+        self._inputs = inputs or PolicyInputs(geometry)
+        self._inputs.depth = depth_in_effect(config, geometry)
+        self.pool = SlotPool(groups.slots, groups.slot_bytes(geometry))
         self.link = Link(source, config.link_threads, config.link_bytes_per_s)
-        eviction = make_eviction(config.eviction, geometry, weights)
-        self.cache = ExpertCache(geometry, self.pool, self.link, eviction)
+        eviction = make_eviction(self._policies.eviction, self._inputs)
+        self.cache = ExpertCache(geometry, self.pool, self.link, eviction, groups.group_of_layer)
 
     def connect(
         self,
@@ -76,8 +81,10 @@ class ExpertRuntime:
         `when_connected` is called when all are bound, before the first is used.
         """
         config, geometry = self._config, self._geometry
-        prefetcher = make_prefetcher(config.prefetch, depth_in_effect(config, geometry))
-        self.prefetching = Prefetching(self.cache, self.link, lookahead, prefetcher, geometry, always_predict)
+        prefetcher = make_prefetcher(self._policies.prefetch, self._inputs)
+        forecaster = forecaster_of(prefetcher.source, lookahead, self._inputs)
+        self.prefetching = Prefetching(self.cache, self.link, forecaster, prefetcher, geometry, always_predict)
+        self.feed = RoutingFeed(self._inputs.observers)
         self.prefill = self._make_prefill(state)
         state.abandon_prefill = self.prefill.abandon
         self._hidden_dim = hidden_dim
@@ -86,8 +93,9 @@ class ExpertRuntime:
             pool=self.pool,
             prefill=self.prefill,
             prefetching=self.prefetching,
-            substitution=make_substitution("boundary", config.alpha),
+            substitution=make_substitution(self._policies.substitution, config.alpha),
             state=state,
+            feed=self.feed,
         )
         for number, (shape, expert_format, tap) in enumerate(zip(geometry.layers, formats, taps, strict=True)):
             layer = MoeLayer(number, shape, expert_format, tap, context)
@@ -106,7 +114,7 @@ class ExpertRuntime:
         if self._has_layer_staging:
             staging = LayerStaging(self._geometry, self.link)
             return LayerPrefill(self.cache, staging, self._geometry, state.is_cancelled)
-        ring = StagingRing(STAGING_SLOTS, self._geometry.largest_expert_bytes, self.link)
+        ring = StagingRing(self._policies.staging_slots, self._geometry.largest_expert_bytes, self.link)
         return RingPrefill(self.cache, ring, self._geometry, state.is_cancelled)
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ changes no bit. Prefill is exact and evicts nothing; see `prefill`.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
@@ -25,6 +25,7 @@ from offload.geometry import LayerGeometry
 from offload.link.expert_link import ExpertCopy
 from offload.link.lease import Lease
 from offload.link.slot_pool import SlotPool
+from offload.policies.routing_observer import RoutingFeed
 from offload.policies.substitution import Substitution
 from offload.residency.cache import ExpertCache
 
@@ -39,6 +40,8 @@ class LayerContext:
     prefetching: Prefetching
     substitution: Substitution
     state: StepState
+    feed: RoutingFeed = field(default_factory=lambda: RoutingFeed(()))
+    """Tells the policies that follow requests."""
     expert_compute_s: float = 0.0
     """Seconds that one resident expert's compute takes, measured at warm-up."""
 
@@ -58,7 +61,9 @@ class MoeLayer:
         self._format, self._context, self._state = expert_format, context, context.state
         self._cache, self._prefetching = context.cache, context.prefetching
         pool = context.pool
-        self._weights = expert_format.bind_slots({slot: pool.tensor(slot) for slot in pool.slots_of(number)})
+        slots = context.cache.slots_of_layer(number)
+        self._weights = expert_format.bind_slots(pool.tensors(slots))
+        self._first_slots = slots[: geometry.top_k]
         self.last_experts: list[int] = []
         self.last_substitutes: list[int] = []
 
@@ -66,7 +71,7 @@ class MoeLayer:
         """hidden [tokens, hidden], index and weights [tokens, k] -> [tokens, hidden]. Raises WaitCancelled,
         ExpertReadError."""
         if self._state.is_calibrating:
-            bound = list(self._weights.values())[: index.shape[-1]]
+            bound = [self._weights[slot] for slot in self._first_slots[: index.shape[-1]]]
             self._format.compute(hidden, bound, range(len(bound)))
             return weighted_sum(self._format.outputs(len(bound)), weights, hidden.dtype)
         out = self._decode(hidden, index, weights) if self._state.is_decode else self._prefill(hidden, index, weights)
@@ -75,7 +80,7 @@ class MoeLayer:
 
     def measure_expert_compute_s(self, hidden_dim: int) -> float:
         """Median seconds of one expert on one token, on the bytes that the first slot happens to hold."""
-        bound = next(iter(self._weights.values()))
+        bound = self._weights[self._first_slots[0]]
         hidden, times = torch.zeros(1, hidden_dim), []
         for _ in range(9):
             start = perf_counter()
@@ -91,12 +96,14 @@ class MoeLayer:
         if max(experts) >= self.geometry.num_experts:
             experts, weights = self._without_sentinels(experts, weights)
         substitutes, mass = self._substitutes(experts, weights) if self._state.is_approx else ({}, 0.0)
+        self._context.feed.decoded(self.number, experts)
         try:
             leases = self._cache.acquire(self.number, experts, self.tap.scores, substitutes, mass, self._wait)
-            self._prefetching.look_ahead(self.number, experts, leases)
+            if not self._prefetching.waits_for_first_expert:
+                self._prefetching.look_ahead(self.number, experts, leases)
             waited_s = self._state.link_wait_s
             ready_s = perf_counter()
-            out = weighted_sum(self._decode_outputs(hidden, leases), weights, hidden.dtype)
+            out = weighted_sum(self._decode_outputs(hidden, experts, leases), weights, hidden.dtype)
             computed_s = perf_counter()
             self._prefetching.layer_ended(self.number, self._state.link_wait_s - waited_s)
         finally:
@@ -114,20 +121,22 @@ class MoeLayer:
         kept = [i for i, expert in enumerate(experts) if expert < self.geometry.num_experts]
         return [experts[i] for i in kept], weights[:, kept]
 
-    def _decode_outputs(self, hidden: torch.Tensor, leases: Sequence[Lease]) -> torch.Tensor:
+    def _decode_outputs(self, hidden: torch.Tensor, experts: Sequence[int], leases: Sequence[Lease]) -> torch.Tensor:
         """The experts' outputs [k, hidden], unweighted, in top-k order: those at hand in one group, arriving ones in
         groups of what has landed. Adds to the state's link wait. The result is valid until the next call."""
-        copies = [lease.copy for lease in leases]
-        ready = [place for place, copy in enumerate(copies) if copy is None or copy.is_done]
-        late = [place for place, copy in enumerate(copies) if place not in ready]
-        self._compute(hidden, leases, ready)
-        while late:
-            pending = [copy for place in late if (copy := copies[place]) is not None]
-            self._wait(next((copy for copy in pending if copy.is_started), pending[0]))
-            ready = [place for place in late if (copy := copies[place]) is not None and copy.is_done]
+        copies, late = [lease.copy for lease in leases], list(range(len(leases)))
+        looks_ahead = self._prefetching.waits_for_first_expert
+        while True:
+            ready = [place for place in late if (copy := copies[place]) is None or copy.is_done]
             late = [place for place in late if place not in ready]
             self._compute(hidden, leases, ready)
-        return self._format.outputs(len(leases))
+            if looks_ahead and ready:
+                self._prefetching.look_ahead(self.number, experts, leases)
+                looks_ahead = False
+            if not late:
+                return self._format.outputs(len(leases))
+            pending = [copy for place in late if (copy := copies[place]) is not None]
+            self._wait(next((copy for copy in pending if copy.is_started), pending[0]))
 
     def _compute(self, hidden: torch.Tensor, leases: Sequence[Lease], places: Sequence[int]) -> None:
         """Computes the experts of these places, whose copies are done. Raises ExpertReadError for one that failed."""
@@ -183,6 +192,7 @@ class MoeLayer:
         if recorder is not None:
             recorder.record(self.number, index.numpy(), self.tap.all_scores() if recorder.has_scores else None)
         order_of, rows_of = self._by_expert(index)
+        self._context.feed.prefilled(self.number, order_of, [rows_of[expert].numel() for expert in order_of])
         total = self._format.sum_of(hidden, weights)
         resident = self._cache.lock_resident(self.number, order_of)
         absent = [expert for expert in order_of if expert not in resident]

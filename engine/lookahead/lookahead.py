@@ -84,7 +84,7 @@ class Lookahead:
 
     def can_predict(self, layer: int, ahead: int) -> bool:
         """Whether `predict(layer, ahead)` can say something."""
-        return self._feeds[layer] is not None and self.predictors[ahead] is not None
+        return layer < ahead and self._feeds[layer] is not None and self.predictors[ahead] is not None
 
     def predict(self, layer: int, ahead: int) -> list[int]:
         """The experts layer `ahead` would choose for this token as it is at `layer`, most certain first.

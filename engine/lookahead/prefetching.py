@@ -3,34 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 from time import perf_counter
-from typing import Protocol
 
 from offload.geometry import Geometry
 from offload.link.expert_link import ExpertLink
 from offload.link.lease import Lease
-from offload.policies.prefetch import Forecast, Prefetcher
+from offload.policies.forecast import Forecaster
+from offload.policies.prefetch import Forecast, Outlook, Prefetcher
 from offload.policies.prefetch.overlap_window import OverlapWindow, Window
 from offload.residency.cache import ExpertCache
 
 _LAUNCH_OVERHEAD_S = 50e-6
 """From submitting a copy to the link's thread starting it; measured with an idle link on two cores."""
-
-
-class Forecaster(Protocol):
-    """Predicts which experts a later layer will choose; see `Lookahead`."""
-
-    def can_predict(self, layer: int, ahead: int) -> bool:
-        """Whether `predict(layer, ahead)` can give a prediction."""
-        ...
-
-    def predict(self, layer: int, ahead: int) -> list[int]:
-        """The experts layer `ahead` is expected to choose, most certain first; predicted at `layer`."""
-        ...
-
-    def learn(self, layer: int) -> None:
-        """Compare earlier predictions for `layer` with the layer's own scores, now that they are known."""
-        ...
 
 
 class NoForecaster:
@@ -62,17 +48,20 @@ class Prefetching:
         clock: Callable[[], float] = perf_counter,
     ) -> None:
         """`always_predict`: also where no expert of the layer ahead can be absent, for benches."""
+        self.forecaster = lookahead
         self._cache, self._link, self._lookahead, self._prefetcher = cache, link, lookahead, prefetcher
         self._clock = clock
         self._window = OverlapWindow(geometry, _LAUNCH_OVERHEAD_S)
         self._expert_bytes = [layer.expert_bytes for layer in geometry.layers]
         self._num_ahead = prefetcher.num_layers_ahead
-        slots = cache.slots_per_layer
-        can_be_absent = [slots[i] < layer.num_experts or always_predict for i, layer in enumerate(geometry.layers)]
+        can_be_absent = [some or always_predict for some in cache.slot_groups.can_be_absent(geometry)]
         self._targets = [
             [
                 ahead
-                for ahead in range(layer + 1, min(layer + 1 + self._num_ahead, geometry.num_layers))
+                for ahead in (
+                    (layer + distance) % geometry.num_layers
+                    for distance in range(1, min(self._num_ahead, geometry.num_layers - 1) + 1)
+                )
                 if can_be_absent[ahead] and lookahead.can_predict(layer, ahead)
             ]
             for layer in range(geometry.num_layers)
@@ -87,7 +76,7 @@ class Prefetching:
 
     @property
     def targets(self) -> list[list[int]]:
-        """Per layer, the later layers that it predicts, the nearest first."""
+        """Per layer, the layers predicted at it, the nearest first; one of a lower number is the next token's."""
         return self._targets
 
     @property
@@ -102,7 +91,19 @@ class Prefetching:
     @property
     def depth(self) -> int:
         """Experts prefetched per step of a layer: the fixed number, or what an adaptive prefetcher last planned."""
-        return self._last_depth if self._prefetcher.needs_window else int(getattr(self._prefetcher, "depth", 0))
+        if self._prefetcher.needs_window:
+            return self._last_depth
+        return int(getattr(self._prefetcher, "depth", self._last_depth))
+
+    @property
+    def source(self) -> str:
+        """Where its forecasts come from: `offload.policies.forecast`."""
+        return self._prefetcher.source
+
+    @property
+    def waits_for_first_expert(self) -> bool:
+        """Whether `look_ahead` is to be called once the layer's first experts are computed."""
+        return self._prefetcher.waits_for_first_expert
 
     def look_ahead(self, layer: int, experts: Sequence[int], leases: Sequence[Lease]) -> None:
         """Predict, plan and submit; call when the layer's routing is known and its misses are queued."""
@@ -112,16 +113,16 @@ class Prefetching:
             self._lookahead.learn(layer)
         if self._prefetcher.needs_window:
             self._open(layer)
-        if not targets:
+        if self._num_ahead and not targets:
             return
         self.predictions.pop(layer + 1, None)
         window = self._window_at(layer, leases) if self._prefetcher.needs_window else None
-        wanted = self._prefetcher.plan(self._forecasts(layer, targets), window)
+        forecasts = self._forecasts(layer, targets)
+        outlook = Outlook(forecasts, window, layer, self._cache.is_absent, self._cache.num_prefetching)
+        wanted = self._prefetcher.plan(outlook)
         self._last_depth = len(wanted)
-        for ahead in targets:
-            chosen = [expert for target, expert in wanted if target == ahead]
-            if chosen:
-                self._cache.prefetch(ahead, chosen, self._expected[ahead])
+        for ahead, chosen in groupby(wanted, key=itemgetter(0)):
+            self._cache.prefetch(ahead, [expert for _, expert in chosen], self._expected.get(ahead, ()))
 
     def _forecasts(self, layer: int, targets: Sequence[int]) -> Iterator[Forecast]:
         """The forecasts of the layers ahead, each predicted when the prefetcher asks for it."""

@@ -6,12 +6,12 @@ The split itself, and the refusal of a budget that is too small, are in `offload
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from dataclasses import replace
 
-from engine.config import AUTO, FULL_LAYER, NONUNIFORM, EngineConfig, format_bytes
+from engine.config import AUTO, FULL_LAYER, EngineConfig, format_bytes
 from engine.plan import machine
-from engine.plan.model_plan import ChunkNeeds, GrowingBytes, ModelPlan, NeedsOfChunk
+from engine.plan.model_plan import ChunkNeeds, ModelPlan, NeedsOfChunk
+from engine.plan.policy_memory import policy_bytes
 from engine.profiles.store import ProfileStore
 from offload.budget import BudgetPlan, BudgetRequest, plan_budget
 from offload.errors import BudgetError
@@ -19,8 +19,6 @@ from offload.geometry import Geometry
 from offload.nonuniform_budget import with_moved_slots
 from offload.policies.slot_planning.curve import HitRateCurve, mean_curves
 
-STAGING_SLOTS = 3
-"""Of prefill's staging ring."""
 _MIN_CHUNK_TOK = 32
 _MAX_WORKSPACE_SHARE = 0.125
 """Of the budget: where the workspace takes more, shorter chunks are tried."""
@@ -36,7 +34,7 @@ def budget_for(config: EngineConfig, plan: ModelPlan, needs_of: NeedsOfChunk, mo
     Prompts are computed in chunks of `config.prefill_chunk_tok` tokens, or of half of that, a quarter and so on: where
     the budget has no room for the workspace of longer ones, or would spend much of itself on it.
     """
-    budget = _budget_of_longest_chunk(config, plan, needs_of)
+    budget = _budget_of_longest_chunk(config, plan, needs_of, model_fingerprint)
     return _with_profiled_slots(config, plan, budget, model_fingerprint)
 
 
@@ -52,25 +50,54 @@ def with_measured_workspace(
 
     Raises BudgetError when that leaves too little for slots.
     """
-    measured = ChunkNeeds(needs.kv, GrowingBytes(workspace_bytes - _conversion_bytes(config, plan), 0), needs.forward)
-    again = _uniform_budget(replace(config, context_tok=budget.context_tok), plan, measured, budget.chunk_tok)
-    return _with_profiled_slots(config, plan, again, model_fingerprint)
+    measured = replace(budget, workspace_bytes=workspace_bytes)
+    return replanned(config, plan, needs, measured, config, model_fingerprint)
+
+
+def replanned(
+    config: EngineConfig, plan: ModelPlan, needs: ChunkNeeds, budget: BudgetPlan, before: EngineConfig, fingerprint: str
+) -> BudgetPlan:
+    """Shares the bytes of a loaded model's budget out anew, for other policies: runtime, weights, KV cache, context and
+    workspace stay as they are. Raises BudgetError when that leaves too little for slots."""
+    policies = config.policies
+    held = policy_bytes(before.policies, plan.geometry, fingerprint)
+    request = BudgetRequest(
+        geometry=plan.geometry,
+        memory_bytes=None if config.residency is not None else budget.budget_bytes,
+        residency=config.residency,
+        runtime_bytes=budget.runtime_bytes - held + policy_bytes(policies, plan.geometry, fingerprint),
+        resident_bytes=budget.resident_bytes,
+        kv_bytes_per_tok=needs.kv.bytes_per_tok,
+        kv_fixed_bytes=needs.kv.fixed_bytes,
+        workspace_bytes=budget.workspace_bytes,
+        chunk_tok=budget.chunk_tok,
+        staging_slots=policies.staging_slots,
+        context_tok=budget.context_tok,
+        model_context_tok=plan.model_context_tok,
+        available_bytes=max(machine.available_bytes(), budget.budget_bytes),
+        layer_staging=None if policies.prefill == AUTO else policies.prefill == FULL_LAYER,
+        cache=policies.cache,
+    )
+    return _with_profiled_slots(config, plan, plan_budget(request), fingerprint)
 
 
 def _with_profiled_slots(
     config: EngineConfig, plan: ModelPlan, budget: BudgetPlan, model_fingerprint: str
 ) -> BudgetPlan:
-    curves = profiled_curves(model_fingerprint, plan.geometry) if config.slots == NONUNIFORM else ()
+    is_nonuniform = config.policies.cache.is_nonuniform
+    curves = profiled_curves(model_fingerprint, plan.geometry) if is_nonuniform else ()
     return with_moved_slots(budget, plan.geometry, curves) if curves else budget
 
 
-def _budget_of_longest_chunk(config: EngineConfig, plan: ModelPlan, needs_of: NeedsOfChunk) -> BudgetPlan:
+def _budget_of_longest_chunk(
+    config: EngineConfig, plan: ModelPlan, needs_of: NeedsOfChunk, model_fingerprint: str
+) -> BudgetPlan:
     chunk_tok = config.prefill_chunk_tok
     budget: BudgetPlan | None = None
     while True:
         needs, can_halve = needs_of(chunk_tok), chunk_tok // 2 >= _MIN_CHUNK_TOK
         try:
-            shorter = _uniform_budget(config, plan, needs, chunk_tok)
+            shorter = _uniform_budget(config, plan, needs, chunk_tok, model_fingerprint)
         except BudgetError:
             if budget is not None:
                 return budget
@@ -93,28 +120,33 @@ def profiled_curves(model_fingerprint: str, geometry: Geometry) -> tuple[HitRate
     """
     store = ProfileStore(model_fingerprint)
     profiles = [profile for profile in map(store.usable, store.names()) if profile is not None]
-    fitting = [profile for profile in profiles if profile.geometry == geometry and profile.num_decode_tok]
+    fitting = [profile for profile in profiles if profile.geometry.routes_like(geometry) and profile.num_decode_tok]
     return mean_curves([profile.curves() for profile in fitting]) if fitting else ()
 
 
-def _uniform_budget(config: EngineConfig, plan: ModelPlan, needs: ChunkNeeds, chunk_tok: int) -> BudgetPlan:
+def _uniform_budget(
+    config: EngineConfig, plan: ModelPlan, needs: ChunkNeeds, chunk_tok: int, model_fingerprint: str
+) -> BudgetPlan:
+    policies = config.policies
     return plan_budget(
         BudgetRequest(
             geometry=plan.geometry,
             memory_bytes=config.memory_bytes,
             residency=config.residency,
-            runtime_bytes=_runtime_bytes(plan.runtime_margin_bytes),
+            runtime_bytes=_runtime_bytes(plan.runtime_margin_bytes)
+            + policy_bytes(policies, plan.geometry, model_fingerprint),
             resident_bytes=plan.resident_bytes,
             kv_bytes_per_tok=needs.kv.bytes_per_tok,
             kv_fixed_bytes=needs.kv.fixed_bytes,
             workspace_bytes=needs.workspace.fixed_bytes + _conversion_bytes(config, plan),
             workspace_bytes_per_tok=needs.workspace.bytes_per_tok,
             chunk_tok=chunk_tok,
-            staging_slots=STAGING_SLOTS,
+            staging_slots=policies.staging_slots,
             context_tok=config.context_tok,
             model_context_tok=plan.model_context_tok,
             available_bytes=machine.available_bytes(),
-            layer_staging=None if config.prefill == AUTO else config.prefill == FULL_LAYER,
+            layer_staging=None if policies.prefill == AUTO else policies.prefill == FULL_LAYER,
+            cache=policies.cache,
         )
     )
 
@@ -134,12 +166,6 @@ def _runtime_bytes(margin_bytes: int) -> int:
 @functools.cache
 def _first_rss_bytes() -> int:
     return machine.rss_bytes()
-
-
-def slots_in_words(slots_per_layer: Sequence[int]) -> str:
-    """Slots per layer for a person: `8`, or `3-5` where layers differ."""
-    low, high = min(slots_per_layer), max(slots_per_layer)
-    return str(low) if low == high else f"{low}-{high}"
 
 
 def chunks_in_words(config: EngineConfig, budget: BudgetPlan) -> str:

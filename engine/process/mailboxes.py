@@ -9,7 +9,7 @@ import traceback
 from collections import deque
 from multiprocessing.connection import Connection
 
-from engine.api import BuildProfile, Cancel, Close, Command, Load, SetDomain, SetMode, Submit
+from engine.api import BuildProfile, Cancel, Close, Command, CountTokens, Load, SetDomain, SetMode, Submit
 from engine.events import Event, LoadProgress, PrefillProgress, Snapshot, TaskProgress
 from engine.process.failures import failure_of
 
@@ -203,4 +203,4 @@ class Inbox:
 
 
 def _can_be_cancelled(command: Command) -> bool:
-    return not isinstance(command, SetMode | SetDomain)
+    return not isinstance(command, SetMode | SetDomain | CountTokens)

@@ -9,7 +9,7 @@ from time import monotonic, perf_counter
 
 import torch
 
-from engine.api import Submit
+from engine.api import CountTokens, Submit
 from engine.backends.offloaded_model import OffloadedModel
 from engine.chat.chat_template import ChatTemplate
 from engine.chat.end_tokens import end_tokens
@@ -33,12 +33,14 @@ from engine.events import (
     ModeChanged,
     Profiles,
     Snapshot,
+    StrategySet,
+    TokensCounted,
     TurnEnded,
 )
 from engine.process.failures import failure_of
 from engine.sampling.defaults import with_model_defaults
 from engine.sampling.sampler import Sampler
-from engine.telemetry.effective import describe_link, describe_ready
+from engine.telemetry.effective import describe_link, describe_ready, effective
 from engine.telemetry.snapshots import Telemetry
 from engine.telemetry.turn_record import TurnRecord
 from offload.errors import ProfileError, WaitCancelled
@@ -118,6 +120,23 @@ class Session:
         self._emit(self.profiles.warm(domain, self._is_cancelled))
         self.publish()
 
+    def set_strategy(self, strategy: str) -> None:
+        """Answers under another strategy from now on; the conversation stays computed. Tells which one is in effect,
+        also where it raises BudgetError, with nothing changed."""
+        try:
+            self.engine.set_strategy(self.engine.config.with_strategy(strategy))
+        finally:
+            if self.engine.is_whole:
+                self.telemetry = Telemetry(self.engine)
+                self.telemetry.mode = self.mode
+                self.telemetry.see(self.engine.decoder.cache)
+                self._emit(StrategySet(self.engine.config.strategy, effective(self.engine, self.mode)))
+                self.publish()
+
+    def count_tokens(self, command: CountTokens) -> None:
+        """Tells how many tokens each text takes inside a message. Raises CheckpointError."""
+        self._emit(TokensCounted(command.request_id, tuple(map(self._prompts.count, command.texts))))
+
     def tell_profiles(self) -> None:
         """Which profiles there are."""
         self._emit(Profiles(self.profiles.states()))
@@ -169,6 +188,7 @@ class Session:
         self.telemetry.measure_limit()
         self.publish()
         self._prompts.remember(turn.written())
+        self.engine.end_request()
         self._emit(TurnEnded(request.request_id, reason, turn.record.stats(), turn.text, turn.thinking, failure))
 
     def _begin(self, request: Submit) -> Turn:
@@ -189,7 +209,7 @@ class Session:
             started_s,
             lambda: describe_link(self.engine),
             prepared.num_left_out,
-            f"{self.engine.backend.name}, {self.engine.loaded.number_format}",
+            f"{self.engine.backend.name}, {self.engine.loaded.number_format}, {self.engine.config.strategy}",
         )
         record.see(kv)
         return Turn(request, prepared, sampling, record, note)

@@ -16,11 +16,10 @@ from engine.api import (
     Bench,
     BenchOverhead,
     BenchPeers,
-    BenchPolicies,
-    BenchPrediction,
     BuildProfile,
     Close,
     Command,
+    CountTokens,
     DeleteProfile,
     Diagnose,
     Load,
@@ -29,6 +28,7 @@ from engine.api import (
     ResetEviction,
     SetDomain,
     SetMode,
+    SetStrategy,
     ShowProfile,
     Submit,
     TuneEviction,
@@ -48,9 +48,6 @@ from engine.events import (
 from engine.process.failures import failure_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from engine.backends.offloaded_model import OffloadedModel
     from engine.commands.task_outcome import OnTaskProgress, TaskOutcome
     from engine.process.mailboxes import Inbox, Outbox
     from engine.process.session import Session
@@ -136,6 +133,10 @@ class Worker:
             self._unchanged().answer(command)
         elif isinstance(command, SetDomain):
             self._loaded().set_domain(command.domain)
+        elif isinstance(command, SetStrategy):
+            self._set_strategy(command.strategy)
+        elif isinstance(command, CountTokens):
+            self._loaded().count_tokens(command)
         elif isinstance(command, _Task):
             outcome = self._run_task(command)
             self._outbox.put(TaskEnded(command.request_id, outcome.is_ok, outcome.report, outcome.lines))
@@ -195,6 +196,14 @@ class Worker:
         elif self._session.mode != mode:
             self._session.set_mode(mode)
 
+    def _set_strategy(self, strategy: str) -> None:
+        session = self._unchanged()
+        try:
+            session.set_strategy(strategy)
+        finally:
+            if not session.engine.is_whole:
+                self._give_up("after its strategy was changed")
+
     def _loaded(self) -> Session:
         if self._session is None:
             raise ConfigError("No model is loaded.", "Load one first.")
@@ -223,8 +232,11 @@ class Worker:
                 return
         except Exception:  # noqa: BLE001 - told below
             traceback.print_exc()
+        self._give_up("after the task")
+
+    def _give_up(self, when: str) -> None:
         self._unload()
-        message = "The model could not be put back as it was after the task, and is not loaded any more."
+        message = f"The model could not be put back as it was {when}, and is not loaded any more."
         self._outbox.put(Failed(None, "No model is loaded", message, "Load it again.", is_fatal=False, kind=UNLOADED))
 
     def _run_unloaded(self, command: _Unloaded, progress: OnTaskProgress) -> TaskOutcome:
@@ -259,7 +271,9 @@ class Worker:
 
             return verify(session.engine, command.num_tok, progress, is_cancelled)
         if isinstance(command, Bench):
-            return _run_bench(session.engine, command, progress, is_cancelled)
+            from engine.commands.bench.run import run_bench
+
+            return run_bench(session.engine, command, progress, is_cancelled)
         if isinstance(command, RecordTrace):
             from engine.commands.record_trace import record_trace
 
@@ -274,26 +288,6 @@ class Worker:
             return session.profiles.show(command.domain, command.has_plan)
         assert isinstance(command, DeleteProfile), command
         return session.profiles.delete(command.domain)
-
-
-def _run_bench(
-    engine: OffloadedModel, command: Bench, progress: OnTaskProgress, is_cancelled: Callable[[], bool]
-) -> TaskOutcome:
-    if isinstance(command, BenchOverhead):
-        from engine.commands.bench.overhead import bench_overhead
-
-        return bench_overhead(engine, command.num_rounds, progress, is_cancelled)
-    if isinstance(command, BenchPolicies):
-        from engine.commands.bench.policies import bench_policies
-
-        return bench_policies(engine, command.is_quick, command.links, progress, is_cancelled)
-    if isinstance(command, BenchPrediction):
-        from engine.commands.bench.prediction import bench_prediction
-
-        return bench_prediction(engine, command.is_quick, progress, is_cancelled)
-    from engine.commands.bench.prefill import bench_prefill
-
-    return bench_prefill(engine, command.is_quick, command.links, progress, is_cancelled)
 
 
 def _give_memory_back() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import platformdirs
 
+from engine.checkpoint.fingerprint import bound_to
 from engine.errors import ConfigError
 from offload.errors import ProfileError, WeightsError
 from offload.policies.eviction.tuned_weights import TunedWeights, load_tuned_weights
@@ -30,11 +31,14 @@ class ProfileStore:
     """The stored profiles and tuned weights of one model."""
 
     def __init__(self, fingerprint: str) -> None:
+        """`fingerprint`: of the model, see `engine.checkpoint.fingerprint`. What was kept under its earlier one is read
+        where nothing newer is there, and deleted with it."""
         self.fingerprint = fingerprint
-        self._folder = profiles_root() / fingerprint
+        self._bound_to = bound_to(fingerprint)
+        self._folder, *self._earlier = (profiles_root() / name for name in self._bound_to)
 
     def path(self, domain: str) -> Path:
-        """The file of a domain's profile. Raises ConfigError when the name cannot be one."""
+        """The file that a domain's profile is written to. Raises ConfigError when the name cannot be one."""
         if not _NAME.fullmatch(domain):
             raise ConfigError(
                 f"{domain!r} cannot be a domain's name.", "Use small letters, digits, - and _, 40 characters at most."
@@ -43,12 +47,19 @@ class ProfileStore:
 
     def names(self) -> list[str]:
         """The domains that have a profile, damaged ones included."""
-        return sorted(path.stem for path in self._folder.glob("*.npz"))
+        return sorted({path.stem for folder in self._folders() for path in folder.glob("*.npz")})
+
+    def _folders(self) -> list[Path]:
+        return [self._folder, *self._earlier]
+
+    def _kept(self, path: Path) -> list[Path]:
+        """The files that are there of one that is written to `path`, the newest first."""
+        return [place for folder in self._folders() if (place := folder / path.name).exists()]
 
     def load(self, domain: str) -> DomainProfile | None:
         """The profile, or None when there is none. Raises ProfileError when it is damaged or another model's."""
-        path = self.path(domain)
-        return load_profile(path, self.fingerprint) if path.exists() else None
+        kept = self._kept(self.path(domain))
+        return load_profile(kept[0], self._bound_to) if kept else None
 
     def usable(self, domain: str) -> DomainProfile | None:
         """The profile, or None when there is none or it cannot be used."""
@@ -69,14 +80,15 @@ class ProfileStore:
 
     def delete(self, domain: str) -> None:
         """Deletes a profile. Raises ConfigError when there is none, ProfileError when it cannot be deleted."""
-        path = self.path(domain)
-        if not path.exists():
+        kept = self._kept(self.path(domain))
+        if not kept:
             known = ", ".join(self.names()) or "none"
             raise ConfigError(f"There is no profile {domain!r} for this model.", f"There are: {known}.")
-        try:
-            path.unlink()
-        except OSError as error:
-            raise ProfileError(f"{path} cannot be deleted: {error.strerror}.", "Delete it by hand.") from error
+        for path in kept:
+            try:
+                path.unlink()
+            except OSError as error:
+                raise ProfileError(f"{path} cannot be deleted: {error.strerror}.", "Delete it by hand.") from error
 
     @property
     def weights_path(self) -> Path:
@@ -85,7 +97,8 @@ class ProfileStore:
 
     def load_weights(self) -> TunedWeights | None:
         """The tuned weights of this model, or None. Raises WeightsError when the file is damaged or another model's."""
-        return load_tuned_weights(self.weights_path, self.fingerprint) if self.weights_path.exists() else None
+        kept = self._kept(self.weights_path)
+        return load_tuned_weights(kept[0], self._bound_to) if kept else None
 
     def save_weights(self, tuned: TunedWeights) -> None:
         """Writes tuned weights atomically, over earlier ones. Raises WeightsError when they cannot be written."""
@@ -97,11 +110,11 @@ class ProfileStore:
 
     def delete_weights(self) -> bool:
         """Deletes the tuned weights; False: there were none. Raises WeightsError when the file cannot be deleted."""
-        try:
-            self.weights_path.unlink()
-        except FileNotFoundError:
-            return False
-        except OSError as error:
-            message = f"{self.weights_path} cannot be deleted: {error.strerror}."
-            raise WeightsError(message, "Delete it by hand.") from error
-        return True
+        kept = self._kept(self.weights_path)
+        for path in kept:
+            try:
+                path.unlink()
+            except OSError as error:
+                message = f"{path} cannot be deleted: {error.strerror}."
+                raise WeightsError(message, "Delete it by hand.") from error
+        return bool(kept)

@@ -5,13 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from engine.backends.offloaded_model import OffloadedModel
-from engine.config import DEMO_MODEL, KV_TYPES, format_bytes
+from engine.checkpoint.gguf.location import is_gguf
+from engine.config import DEMO_MODEL, KV_TYPES, EngineConfig, format_bytes, strategy_named
 from engine.demo.model import DEMO_LIMIT
 from engine.events import EngineReady
 from engine.experts.expert_runtime import depth_in_effect
 from engine.lookahead.forms import describe_forms
-from engine.plan.budget import chunks_in_words, slots_in_words
+from engine.plan.budget import chunks_in_words
 from offload.budget import BudgetPlan
+from offload.policies.forecast import ACTIVATIONS, SELECTIONS, WHOLE_LAYER
+from offload.slot_groups import count_in_words
 
 
 def describe_ready(
@@ -36,29 +39,56 @@ def describe_ready(
 def effective(engine: OffloadedModel, mode: str) -> tuple[tuple[str, str], ...]:
     """The value in effect of every setting, as (name, value)."""
     config, budget, loaded = engine.config, engine.budget, engine.loaded
-    shown = slots_in_words(budget.slots_per_layer)
-    widest = max(layer.num_experts for layer in loaded.plan.geometry.layers)
+    policies, widest = config.policies, max(layer.num_experts for layer in loaded.plan.geometry.layers)
     parts = ", ".join(f"{name} {format_bytes(size)}" for name, size in budget.parts)
-    depth = f", depth {depth_in_effect(config, loaded.plan.geometry)}" if config.prefetch != "none" else ""
+    depth = f", depth {depth_in_effect(config, loaded.plan.geometry)}" if policies.prefetch != "none" else ""
     if engine.prefetching.is_adaptive:
         depth = ", depth by the overlap window"
-    predictable = describe_forms(engine.lookahead.forms()[1:])
     return (
         ("model", str(loaded.folder)),
+        *_config_source(engine),
         ("architecture", loaded.model_type),
         ("back end", f"{engine.backend.label} ({engine.why_backend})"),
         ("number format", loaded.number_format),
         ("budget", f"{format_bytes(budget.budget_bytes)} = {parts}"),
-        ("slots", f"{shown} of {widest} a layer ({budget.residency_rate:.0%} of the experts){_moved(budget)}"),
+        ("slots", f"{slots_in_words(budget, widest)}{_moved(budget)}"),
         ("context", f"{budget.context_tok} tokens{_kv_type(engine)}"),
         ("prefill", f"{chunks_in_words(config, budget)}, {_prefill_path(budget)}"),
+        ("strategy", strategy_in_words(config)),
         ("mode", f"{mode}, alpha {config.alpha:g}"),
-        ("eviction", f"history ({engine.tuned})" if config.eviction == "history" else config.eviction),
-        ("prefetch", f"{config.prefetch}{depth}, {predictable}"),
+        ("eviction", f"history ({engine.tuned})" if policies.eviction == "history" else policies.eviction),
+        ("prefetch", f"{policies.prefetch}{depth}, {_forecasts_in_words(engine)}"),
         ("link", describe_link(engine)),
         ("experts read", f"{loaded.store.reads}, {_as_stored(engine)}"),
         ("threads", f"{engine.threads}, {engine.link.num_threads} link"),
     )
+
+
+def _config_source(engine: OffloadedModel) -> tuple[tuple[str, str], ...]:
+    source = engine.config.config_source
+    return (("configuration", f"{source} (--config)"),) if source and is_gguf(engine.loaded.folder) else ()
+
+
+def slots_in_words(budget: BudgetPlan, num_experts: int) -> str:
+    """`8 of 16 a layer (50% of the experts)`, `96 slots in one pool (25% of the experts)`."""
+    groups = budget.groups
+    shown = f"{count_in_words(groups.slots)} of {num_experts} a layer" if groups.is_per_layer else groups.in_words()
+    return f"{shown} ({budget.residency_rate:.0%} of the experts)"
+
+
+def _forecasts_in_words(engine: OffloadedModel) -> str:
+    source = engine.prefetching.source
+    if source == ACTIVATIONS:
+        return f"{engine.past_requests.collection.size} past requests"
+    if source == SELECTIONS:
+        return engine.predictor_about or "not trained: it counts which experts follow which"
+    return "every expert" if source == WHOLE_LAYER else describe_forms(engine.lookahead.forms()[1:])
+
+
+def strategy_in_words(config: EngineConfig) -> str:
+    """`moe-core`, or `moe-core with eviction lru` where options differ from the strategy's own."""
+    changes = config.policies.changes(strategy_named(config.strategy))
+    return config.strategy + (f" with {', '.join(changes)}" if changes else "")
 
 
 def _as_stored(engine: OffloadedModel) -> str:
@@ -94,8 +124,12 @@ def notices(engine: OffloadedModel) -> tuple[str, ...]:
         said.append(f"The link is emulated at {engine.config.link_bytes_per_s / 1e9:g} GB/s.")
     if not getattr(engine.loaded.tokenizer, "chat_template", None):
         said.append("The model has no chat template: the conversation is given to it as plain text.")
-    if engine.config.eviction == "history" and engine.tuned.problem:
+    if engine.config.policies.eviction == "history" and engine.tuned.problem:
         said.append(engine.tuned.problem)
+    if engine.config.config_source is not None and not is_gguf(engine.loaded.folder):
+        said.append("--config is for GGUF files; this model has a configuration of its own, which is used.")
+    if engine.past_requests.problem:
+        said.append(f"{engine.past_requests.problem} It is not used, and is written over.")
     said += engine.loaded.notices()
     if engine.budget.residency_rate >= 1:
         said.append("Every routed expert fits into the budget: nothing needs to be offloaded.")

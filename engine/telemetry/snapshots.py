@@ -86,12 +86,13 @@ class Telemetry:
         total = Counters.total(per_layer)
         turn = self._of_turn(total)
         is_running = self.phase in ("prefill", "decode")
+        groups = self._engine.cache.slot_groups
         return Snapshot(
             sequence=self._sequence,
             phase=self.phase,
             mode=self.mode,
             residency=tuple(self._codes(layer, is_running) for layer in self._engine.layers),
-            slots_per_layer=self._engine.cache.slots_per_layer,
+            slots_per_layer=groups.shares,
             layer_numbers=tuple(layer.geometry.layer_number for layer in self._engine.layers),
             layer_counters=per_layer,
             turn_counters=turn,
@@ -102,6 +103,7 @@ class Telemetry:
             memory=self.memory(),
             link=self.link(),
             is_context_approximate=self.is_context_approximate,
+            num_pool_slots=0 if groups.is_per_layer else groups.num_slots,
             counters=total,
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 
@@ -71,6 +71,26 @@ class SlotPool:
         """The slot as a uint8 tensor [slot_bytes]: a view, always the same object."""
         return self._tensors[slot]
 
+    def tensors(self, slots: range) -> Mapping[int, torch.Tensor]:
+        """Some slots by their numbers, without a dictionary of them."""
+        return _SlotTensors(self._tensors, slots)
+
     def memory(self, slot: int) -> memoryview:
         """The slot's bytes, writable; the same memory as `tensor`."""
         return self._memories[slot]
+
+
+class _SlotTensors(Mapping[int, torch.Tensor]):
+    def __init__(self, tensors: Sequence[torch.Tensor], slots: range) -> None:
+        self._tensors, self._slots = tensors, slots
+
+    def __getitem__(self, slot: int) -> torch.Tensor:
+        if slot not in self._slots:
+            raise KeyError(slot)
+        return self._tensors[slot]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._slots)
+
+    def __len__(self) -> int:
+        return len(self._slots)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import heapq
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from offload.policies.eviction.lowest_ranked import lowest_ranked
 from offload.replay.belady import next_uses
 from offload.replay.trace import RoutingTrace, max_experts
 
@@ -26,6 +26,7 @@ class BeladyEviction:
         self._following = [following[:, layer].tolist() for layer in range(trace.geometry.num_layers)]
         self._next_use: list[list[int]] = first.tolist()
         self._step = [0] * trace.geometry.num_layers
+        self._residents: dict[int, set[tuple[int, int]]] = {}
 
     def observe(self, layer: int, experts: Sequence[int]) -> None:
         """See EvictionPolicy. Raises ValueError when the routing is not the trace's."""
@@ -37,8 +38,26 @@ class BeladyEviction:
             next_use[expert] = use
         self._step[layer] = step + 1
 
-    def victims(
-        self, candidates: Sequence[tuple[int, int]], num_victims: int, scores: np.ndarray | None, layer: int
-    ) -> list[int]:
+    def enter(self, group: int, layer: int, expert: int) -> None:
         """See EvictionPolicy."""
-        return lowest_ranked([(-self._next_use[at][expert], at, expert) for at, expert in candidates], num_victims)
+        self._residents.setdefault(group, set()).add((layer, expert))
+
+    def leave(self, group: int, layer: int, expert: int) -> None:
+        """See EvictionPolicy."""
+        self._residents[group].discard((layer, expert))
+
+    def unwanted(self, group: int, layer: int, experts: Sequence[int]) -> Sequence[tuple[int, int]]:
+        """See EvictionPolicy: what is resident stays until its slot is needed."""
+        return ()
+
+    def victims(
+        self,
+        group: int,
+        num_victims: int,
+        held: Collection[tuple[int, int]],
+        scores: np.ndarray | None,
+        layer: int,
+    ) -> list[tuple[int, int]]:
+        """See EvictionPolicy."""
+        free = [name for name in self._residents.get(group, ()) if name not in held]
+        return heapq.nsmallest(num_victims, free, key=lambda name: (-self._next_use[name[0]][name[1]], name))

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from offload.counters import Counters
-from offload.policies.eviction import EVICTION_POLICIES, EvictionPolicy, make_eviction
+from offload.policies.eviction import HISTORY_POLICIES, EvictionPolicy, make_eviction
 from offload.policies.eviction.history import HistoryWeights
 from offload.replay.belady import belady_layer_loads, belady_pool_loads
 from offload.replay.belady_eviction import BeladyEviction
@@ -20,7 +20,7 @@ TUNED: Final = "tuned"
 """History eviction with weights that were tuned for the model."""
 BELADY: Final = "belady"
 """Belady's MIN under the cache's rules: the running step is locked, and every expert is loaded (no bypass)."""
-REPLAY_POLICIES: Final = (*EVICTION_POLICIES, TUNED, BELADY)
+REPLAY_POLICIES: Final = (*HISTORY_POLICIES, TUNED, BELADY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ scalars of `DomainProfile` and `layers` (see `geometry_to_json`); its arrays are
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -178,8 +178,8 @@ def _hit_rates(trace: RoutingTrace, warm_order: np.ndarray, weights: HistoryWeig
     }
 
 
-def load_profile(path: Path, model: str | None = None) -> DomainProfile:
-    """Read a profile. `model`: the fingerprint it must have been made for; None takes any.
+def load_profile(path: Path, models: Collection[str] | None = None) -> DomainProfile:
+    """Read a profile. `models`: the fingerprints of which one must be that of its model; None takes any.
 
     Raises ProfileError when the file is missing, damaged, something else, or another model's.
     """
@@ -201,9 +201,9 @@ def load_profile(path: Path, model: str | None = None) -> DomainProfile:
         raise ProfileError(f"{path} is damaged: it lacks {failure}.", _REMEDY) from failure
     except (TypeError, ValueError) as failure:
         raise ProfileError(f"{path} is damaged: {failure}.", _REMEDY) from failure
-    if model is not None and profile.model != model:
+    if models is not None and profile.model not in models:
         raise ProfileError(
-            f"The profile of {profile.domain!r} in {path} was made for another model.",
+            f"The profile of {profile.domain!r} in {path} was made for another model, whose routers are others.",
             f"{_REMEDY}, with the model that is loaded.",
         )
     return profile

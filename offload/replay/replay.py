@@ -114,8 +114,7 @@ class _Residency:
         self._eviction = eviction
         self._slots = slots
         self._group_of = groups
-        self._names = [[(number, expert) for expert in range(at.num_experts)] for number, at in enumerate(layers)]
-        self._occupants: list[dict[tuple[int, int], None]] = [{} for _ in slots]
+        self._num_occupied = [0] * len(slots)
         self._resident = [bytearray(layer.num_experts) for layer in layers]
         self._seen = [bytearray(layer.num_experts) for layer in layers]
         self._unused: list[set[int]] = [set() for _ in layers]
@@ -126,7 +125,9 @@ class _Residency:
 
     def enter(self, layer: int, expert: int) -> None:
         """Makes an expert resident. There must be an empty slot."""
-        self._occupants[self._group_of[layer]][self._names[layer][expert]] = None
+        group = self._group_of[layer]
+        self._num_occupied[group] += 1
+        self._eviction.enter(group, layer, expert)
         self._resident[layer][expert] = self._seen[layer][expert] = 1
 
     def acquire(self, layer: int, experts: list[int], scores: np.ndarray | None) -> int:
@@ -140,6 +141,8 @@ class _Residency:
             counters.resident_hits += len(experts) - len(missing)
         self._running = layer, experts
         self._eviction.observe(layer, experts)
+        for victim in self._eviction.unwanted(self._group_of[layer], layer, experts):
+            self._count_eviction(self._remove(victim))
         for arrival in self._evict(layer, len(missing) - self._num_empty(layer), scores):
             self._count_eviction(arrival)
         for expert in missing:
@@ -189,26 +192,23 @@ class _Residency:
 
     def _num_empty(self, layer: int) -> int:
         group = self._group_of[layer]
-        return self._slots[group] - len(self._occupants[group]) - len(self._arrivals)
-
-    def _candidates(self, layer: int) -> list[tuple[int, int]]:
-        running, experts = self._running
-        locked = {self._names[running][expert] for expert in experts}
-        return [name for name in self._occupants[self._group_of[layer]] if name not in locked]
+        return self._slots[group] - self._num_occupied[group] - len(self._arrivals)
 
     def _evict(self, layer: int, num_victims: int, scores: np.ndarray | None) -> list[_Arrival]:
         """Empties up to so many slots of the layer's group for arrivals: fewer when the rest is locked."""
         if num_victims <= 0:
             return []
-        candidates = self._candidates(layer)
-        num_victims = min(num_victims, len(candidates))
-        chosen = self._eviction.victims(candidates, num_victims, scores, layer) if num_victims else []
-        return [self._remove(candidates[number]) for number in chosen]
+        running, experts = self._running
+        locked = {(running, expert) for expert in experts}
+        victims = self._eviction.victims(self._group_of[layer], num_victims, locked, scores, layer)
+        return [self._remove(victim) for victim in victims]
 
     def _remove(self, victim: tuple[int, int]) -> _Arrival:
         """Removes an expert; returns the arrival that takes its slot."""
         at, expert = victim
-        del self._occupants[self._group_of[at]][victim]
+        group = self._group_of[at]
+        self._num_occupied[group] -= 1
+        self._eviction.leave(group, at, expert)
         self._resident[at][expert] = 0
         is_unused = expert in self._unused[at]
         self._unused[at].discard(expert)

@@ -146,7 +146,7 @@ def concatenate(traces: Sequence[RoutingTrace]) -> RoutingTrace:
     if not traces:
         raise TraceError("There is no routing trace to work on.", "Record one first.")
     first = traces[0]
-    if any((trace.model, trace.geometry) != (first.model, first.geometry) for trace in traces):
+    if any(trace.model != first.model or not trace.geometry.routes_like(first.geometry) for trace in traces):
         raise TraceError("These routing traces were recorded with different models.", "Use those of one model.")
     offsets = np.cumsum([0, *(trace.num_steps for trace in traces[:-1])])
     scores = [trace.scores for trace in traces if trace.scores is not None]

@@ -22,6 +22,7 @@ from offload.residency.slot_finder import SlotFinder
 from offload.residency.slot_state import LayerState
 from offload.residency.slot_transitions import SlotTransitions
 from offload.residency.step_admission import StepAdmission
+from offload.slot_groups import SlotGroups
 
 if TYPE_CHECKING:
     import numpy as np
@@ -47,7 +48,7 @@ class ExpertCache:
         Raises ValueError when the pool does not fit the geometry: too few slots for one step, or too small ones.
         """
         groups = range(geometry.num_layers) if group_of_layer is None else group_of_layer
-        self._transitions = SlotTransitions(geometry, pool, link, groups)
+        self._transitions = SlotTransitions(geometry, pool, link, groups, eviction)
         self._layers = self._transitions.layers
         self._slots = SlotFinder(self._transitions, eviction)
         self._admission = StepAdmission(self._transitions, self._slots, eviction)
@@ -91,6 +92,7 @@ class ExpertCache:
                 state.counters.routed += len(hits)
                 state.counters.resident_hits += len(hits)
                 self._eviction.observe(layer, distinct)
+                self._slots.drop_unwanted(state, distinct)
                 return hits if distinct is experts else [cast(Lease, hit_leases[expert]) for expert in experts]
         lease_of = self._admission.admit(state, distinct, scores, substitutes or {}, substituted_mass, wait)
         if substitutes:
@@ -233,10 +235,26 @@ class ExpertCache:
         """Experts of the layer on their way."""
         return len(self._layers[layer].arrivals)
 
+    def num_prefetching(self) -> int:
+        """Prefetches on their way, of all layers."""
+        return sum(arrival.is_prefetching for group in self._transitions.groups for arrival in group.arrivals.values())
+
+    @property
+    def slot_groups(self) -> SlotGroups:
+        """How many slots there are, and which layers share them."""
+        groups = self._transitions.groups
+        return SlotGroups(
+            tuple(len(group.slots) for group in groups), tuple(state.group.number for state in self._layers)
+        )
+
     @property
     def slots_per_layer(self) -> tuple[int, ...]:
-        """Slots of each layer's group (layers that share a group share its slots)."""
-        return tuple(len(state.group.slots) for state in self._layers)
+        """Each layer's share of the slots; they add up to the slots there are."""
+        return self.slot_groups.shares
+
+    def slots_of_layer(self, layer: int) -> range:
+        """The numbers of the slots that the layer's experts may be in."""
+        return self._layers[layer].group.slots
 
     def counters(self, layer: int) -> Counters:
         """What was counted in a layer since load: a copy."""

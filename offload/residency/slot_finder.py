@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -35,15 +35,26 @@ class SlotFinder:
         num_victims = num_slots - len(found)
         if not num_victims:
             return found
-        excluded = group.locked_slots()
-        excluded.update(state.slot_of[expert] for expert in protected)
-        candidates = {slot: occupant for slot, occupant in group.occupants.items() if slot not in excluded}
-        num_victims = min(num_victims, len(candidates))
-        if num_victims:
-            slots = list(candidates)
-            victims = self._eviction.victims(list(candidates.values()), num_victims, scores, state.layer)
-            found += [slots[victim] for victim in victims]
-        return found
+        held: set[tuple[int, int]] = {(state.layer, expert) for expert in protected}
+        held.update(self.locked(group))
+        layers = self._transitions.layers
+        victims = self._eviction.victims(group.number, num_victims, held, scores, state.layer)
+        return found + [layers[layer].slot_of[expert] for layer, expert in victims]
+
+    def drop_unwanted(self, state: LayerState, experts: Sequence[int]) -> None:
+        """Empty the slots of what the policy does not want to keep, now that the layer was routed to `experts`."""
+        unwanted = self._eviction.unwanted(state.group.number, state.layer, experts)
+        if unwanted:
+            locked = self.locked(state.group)
+            for name in unwanted:
+                if name not in locked:
+                    self._transitions.drop(*name)
+
+    @staticmethod
+    def locked(group: GroupState) -> set[tuple[int, int]]:
+        """Residents, as (layer, expert), whose slots a running step has leased."""
+        occupants = group.occupants
+        return {occupants[slot] for slot in group.locked_slots() if slot in occupants}
 
     def reclaim(self, group: GroupState, wait: Callable[[ExpertCopy], object]) -> None:
         """Free a slot where `find` found none: cancel the last queued copy into an unlocked slot, or else wait for the

@@ -34,13 +34,19 @@ class Arrival:
     is_previous_unused: bool
     """`previous` was a landed prefetch that was never used."""
 
+    @property
+    def is_prefetching(self) -> bool:
+        """A prefetch that has neither landed nor been asked for."""
+        return self.is_unjudged and not self.copy.is_done
+
 
 class GroupState:
     """One slot group. Every slot is in exactly one of `free`, `occupants` and `arrivals`."""
 
-    __slots__ = ("arrivals", "free", "layers", "occupants", "slots")
+    __slots__ = ("arrivals", "free", "layers", "number", "occupants", "slots")
 
-    def __init__(self, slots: range) -> None:
+    def __init__(self, number: int, slots: range) -> None:
+        self.number = number
         self.slots = slots
         self.layers: list[LayerState] = []
         """The layers whose experts may be in these slots."""

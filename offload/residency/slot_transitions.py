@@ -8,6 +8,7 @@ from offload.geometry import Geometry
 from offload.link.expert_link import DEMAND, PREFETCH, ExpertCopy, ExpertLink
 from offload.link.lease import Lease
 from offload.link.slot_pool import SlotPool
+from offload.policies.eviction import EvictionPolicy
 from offload.residency.codes import HOST, LOADING, RESIDENT
 from offload.residency.slot_state import Arrival, GroupState, LayerState, Occupant
 
@@ -15,15 +16,24 @@ from offload.residency.slot_state import Arrival, GroupState, LayerState, Occupa
 class SlotTransitions:
     """Holds the state of all layers and groups, and is the only code that changes which expert is in which slot."""
 
-    def __init__(self, geometry: Geometry, pool: SlotPool, link: ExpertLink, group_of_layer: Sequence[int]) -> None:
-        """Raises ValueError when a group is too small for a step of one of its layers."""
+    def __init__(
+        self,
+        geometry: Geometry,
+        pool: SlotPool,
+        link: ExpertLink,
+        group_of_layer: Sequence[int],
+        eviction: EvictionPolicy,
+    ) -> None:
+        """`eviction` is told who comes and who goes. Raises ValueError when a group is too small for a step of one of
+        its layers."""
         if len(group_of_layer) != geometry.num_layers:
             raise ValueError(f"{len(group_of_layer)} groups given for {geometry.num_layers} layers")
-        self.groups = [GroupState(pool.slots_of(group)) for group in range(pool.num_groups)]
+        self.groups = [GroupState(group, pool.slots_of(group)) for group in range(pool.num_groups)]
         self.layers: list[LayerState] = []
         self.lease_of_slot = [Lease(slot, None) for slot in range(pool.num_slots)]
         self._pool = pool
         self._link = link
+        self._eviction = eviction
         self._expert_bytes = [shape.expert_bytes for shape in geometry.layers]
         for layer, (shape, group_number) in enumerate(zip(geometry.layers, group_of_layer, strict=True)):
             group = self.groups[group_number]
@@ -45,18 +55,33 @@ class SlotTransitions:
         if previous is None:
             group.free.remove(slot)
         else:
-            left = self.layers[previous.layer]
-            is_previous_unused = previous.expert in left.unused
-            left.unused.discard(previous.expert)
-            left.slot_of[previous.expert] = -1
-            left.hit_leases[previous.expert] = None
-            left.codes[previous.expert] = HOST
+            is_previous_unused = self._leave(previous)
         is_prefetch = priority == PREFETCH
         arrival = Arrival(state.layer, expert, slot, copy, is_for_prefill, is_prefetch, previous, is_previous_unused)
         group.arrivals[slot] = state.arrivals[expert] = arrival
         state.codes[expert] = LOADING
         state.counters.prefetch_issued += is_prefetch
         return copy
+
+    def drop(self, layer: int, expert: int) -> None:
+        """Empty the slot of a resident expert; it must not be locked. Counted as an eviction."""
+        state = self.layers[layer]
+        slot = state.slot_of[expert]
+        was_unused = self._leave(state.group.occupants.pop(slot))
+        state.group.free.append(slot)
+        state.counters.evictions += 1
+        state.counters.prefetch_wasted += was_unused
+
+    def _leave(self, occupant: Occupant) -> bool:
+        """The expert is resident no more; whether it was a prefetch that was never used."""
+        left = self.layers[occupant.layer]
+        was_unused = occupant.expert in left.unused
+        left.unused.discard(occupant.expert)
+        left.slot_of[occupant.expert] = -1
+        left.hit_leases[occupant.expert] = None
+        left.codes[occupant.expert] = HOST
+        self._eviction.leave(left.group.number, occupant.layer, occupant.expert)
+        return was_unused
 
     def promote(self, arrival: Arrival, *, is_for_prefill: bool = False) -> Lease:
         """Move an arrival's copy to the demand queue if it has not started; returns the lease to wait with."""
@@ -116,6 +141,7 @@ class SlotTransitions:
         state.group.occupants[slot] = occupant
         state.slot_of[occupant.expert] = slot
         state.codes[occupant.expert] = RESIDENT
+        self._eviction.enter(state.group.number, occupant.layer, occupant.expert)
         if is_unused:
             state.unused.add(occupant.expert)
         else:

@@ -42,6 +42,7 @@ class StepAdmission:
         state.leases.extend(leases.values())
         self._count(state, experts, missing, substituted_mass)
         self._eviction.observe(state.layer, experts)
+        self._slots.drop_unwanted(state, experts)
         while missing:
             for expert, slot in zip(missing, self._slots.find(state, len(missing), drawn_scores), strict=False):
                 leases[expert] = lease = Lease(slot, self._transitions.submit(state, expert, slot, DEMAND))

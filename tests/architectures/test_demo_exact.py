@@ -12,6 +12,7 @@ from engine.commands.bench.policies import VARIANTS
 from engine.commands.bench.workload import all_slots
 from engine.config import EXACT, FULL_LAYER, RING, EngineConfig
 from engine.profiles.prompt_sets import shipped_prompts
+from offload.slot_groups import SlotGroups
 from tests.architectures.test_matrix import reference, reference_greedy
 
 PROMPT_TOK = (1, 7, 64, 600)
@@ -39,7 +40,7 @@ def test_every_exact_variant_of_the_bench_writes_the_librarys_tokens(demo_folder
             if variant.mode != EXACT:
                 continue
             policies = {"eviction": variant.eviction, "prefetch": variant.prefetch, "prefetch_depth": variant.depth}
-            slots = all_slots(engine) if variant.is_whole else engine.budget.slots_per_layer
+            slots = SlotGroups.per_layer(all_slots(engine)) if variant.is_whole else engine.budget.groups
             engine.rebuild(replace(config, **policies), slots)
             for prompt, (ids, logits) in zip(prompts, expected, strict=True):
                 found, found_logits = engine.greedy_ids(prompt, NEW_TOK)

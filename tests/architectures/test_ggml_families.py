@@ -17,7 +17,7 @@ from engine.backends.ggml.families import FAMILIES
 from engine.config import FULL_LAYER, RING
 from tests.architectures.gguf_conversion import VOCABULARY_TOK, convert
 from tests.architectures.test_ggml_exact import answered, kl, open_model
-from tests.architectures.tiny import save_checkpoint
+from tests.architectures.tiny import VOCAB, save_checkpoint
 from tests.llama_cpp import has_llama_cpp, llama_logits
 
 KEYS: Final[dict[str, dict[str, Any]]] = {
@@ -31,6 +31,10 @@ KEYS: Final[dict[str, dict[str, Any]]] = {
     "deepseek_v2": {"expert_gating_func": None},
     "deepseek_v3": {},
     "gpt_oss": {"expert_feed_forward_length": 64, "attention.value_length": 32},
+    "dots1": {"expert_gating_func": 2},
+    "ernie4_5_moe": {},
+    "hunyuan_v1_moe": {"expert_feed_forward_length": 96},
+    "minimax_m2": {"expert_gating_func": 2, "expert_feed_forward_length": 96},
 }
 """Model types, and what a GGUF file says of them that config.json does not."""
 _YARN: Final = {"rope_type": "yarn", "rope_theta": 10_000.0, "factor": 8.0, "original_max_position_embeddings": 80}
@@ -43,6 +47,9 @@ CHANGES: Final[dict[str, dict[str, Any]]] = {
     | {"routed_scaling_factor": 2.5},
     "gpt_oss": {"intermediate_size": 64, "head_dim": 32},
     "qwen2_moe": {"norm_topk_prob": False},
+    "dots1": {"num_key_value_heads": 4},  # llama.cpp knows no other
+    "hunyuan_v1_moe": {"rope_parameters": {"rope_type": "dynamic", "alpha": 100.0, "factor": 1.0, "rope_theta": 1e4}},
+    "minimax_m2": {"rotary_dim": 8},
     "olmoe": {"num_key_value_heads": 4},  # llama.cpp knows no other
     "granitemoe": {"embedding_multiplier": 6.0, "residual_multiplier": 0.4, "attention_multiplier": 0.3}
     | {"logits_scaling": 2.5},
@@ -72,6 +79,14 @@ def save(place: Path, name: str, dtype: torch.dtype = torch.float32, **changes: 
     return folder
 
 
+def logits_of(path: Path, ids: list[int] = IDS) -> torch.Tensor:
+    engine = open_model(path, residency=0.5)
+    try:
+        return engine.greedy_ids(ids, 1)[1]
+    finally:
+        engine.close()
+
+
 def test_every_model_type_has_a_row() -> None:
     assert set(KEYS) == {name for family in FAMILIES.values() for name in family.CHECKPOINTS}
 
@@ -86,15 +101,21 @@ def test_near_transformers_and_llama_cpp_on_the_same_weights(name: str, tmp_path
         expected = library(torch.tensor([IDS])).logits[0, -1]
     references = {"transformers": expected, "llama.cpp": torch.from_numpy(llama_logits(file, IDS)[-1])}
     for path in (file, folder):
-        engine = open_model(path, residency=0.5)
-        try:
-            _, logits = engine.greedy_ids(IDS, 1)
-        finally:
-            engine.close()
+        logits = logits_of(path)
         for reference, its_logits in references.items():
             print(f"{name} {path.suffix or 'safetensors'} {reference}: KL {kl(its_logits, logits):.1e}")
             assert kl(its_logits, logits) < 1e-4, reference
             assert int(its_logits.argmax()) == int(logits.argmax()), reference
+
+
+@pytest.mark.long
+def test_gelu_in_place_of_silu(tmp_path: Path) -> None:
+    folder = save_checkpoint(tmp_path / "qwen2_moe", "qwen2_moe", num_positions=640, hidden_act="gelu")
+    ids = [number % VOCAB for number in IDS]
+    library = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    with torch.inference_mode():
+        expected = library(torch.tensor([ids])).logits[0, -1]
+    assert kl(expected, logits_of(folder, ids)) < 1e-4
 
 
 @pytest.mark.parametrize("prefill", [RING, FULL_LAYER])

@@ -13,9 +13,10 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from engine.backends.offloaded_model import OffloadedModel
-from engine.config import EVICTION_POLICIES, FULL_LAYER, PREFETCHERS, RING, EngineConfig
+from engine.config import FULL_LAYER, PREFETCHERS, RING, EngineConfig
 from engine.errors import UnsupportedModelError
 from engine.lookahead.forms import Way
+from offload.policies.eviction import HISTORY_POLICIES
 from tests.architectures.prediction_ways import EXPECTED, require_ways
 from tests.architectures.tiny import NUM_EXPERTS, SUPPORTED, TOP_K, UNSUPPORTED, VOCAB, save_checkpoint
 
@@ -25,7 +26,12 @@ NUM_POSITIONS = 1024
 NEW_TOK = 12
 CHUNK_TOK = 64
 
-COMBINATIONS = tuple(product(EVICTION_POLICIES, PREFETCHERS, (FULL_LAYER, RING)))
+COMBINATIONS = (
+    *product(HISTORY_POLICIES, PREFETCHERS, (FULL_LAYER, RING)),
+    ("activation", "activation", RING),
+    ("not-picked", "whole-layer", FULL_LAYER),
+    ("keep-none", "none", RING),
+)
 """Every choice of policies that is exact: eviction, prefetch, prefill path."""
 
 
@@ -134,7 +140,7 @@ def test_equal_to_the_library_with_every_combination_of_policies(name: str, dtyp
     try:
         expected = expected_of(plain)
         for combination in COMBINATIONS:
-            engine.rebuild(replace(engine.config, **policies_of(combination)), engine.budget.slots_per_layer)
+            engine.rebuild(replace(engine.config, **policies_of(combination)), engine.budget.groups)
             require_equal(engine, expected)
     finally:
         engine.close()

@@ -93,10 +93,10 @@ def _use_file(path: Path) -> None:
             trace = load_trace(path)
             trace.decode_only().selection_mask()
         case "profile.npz":
-            profile = load_profile(path, _MODEL)
+            profile = load_profile(path, (_MODEL,))
             profile.warm_start([layer.num_experts for layer in profile.geometry.layers])
         case "eviction.json":
-            str(load_tuned_weights(path, _MODEL))
+            str(load_tuned_weights(path, (_MODEL,)))
         case _:
             read_prompts(path, None)
 

@@ -39,7 +39,7 @@ def test_names_and_codes_are_declared_once_and_reach_the_seam() -> None:
     assert config.EVICTION_POLICIES is eviction.EVICTION_POLICIES
     assert config.PREFETCHERS is prefetch.PREFETCHERS
     defaults = config.EngineConfig()
-    assert (defaults.eviction, defaults.prefetch) == (config.EVICTION_POLICIES[0], config.PREFETCHERS[0])
+    assert (defaults.policies.eviction, defaults.policies.prefetch) == ("history", "layers-ahead")
     shown = [events.HOST, events.RESIDENT, events.LOADING, events.IN_USE, events.SUBSTITUTE]
     assert shown == [codes.HOST, codes.RESIDENT, codes.LOADING, codes.IN_USE, codes.SUBSTITUTE] == list(range(5))
 

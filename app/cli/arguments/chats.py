@@ -65,8 +65,10 @@ def _add_files(kinds: Commands) -> None:
         help="a new file, or a folder, where each chat gets a file of its own, as JSON with its versions "
         "(default: standard output)",
     )
-    imported = _add(kinds, "import", "read chats that were exported as JSON; none is imported twice")
-    imported.add_argument("file", metavar="FILE", help="the file; - is standard input")
+    imported = _add(kinds, "import", "read chats exported as JSON, by ChatGPT and others too; none is imported twice")
+    imported.add_argument(
+        "file", metavar="FILE", help="of this program, ChatGPT, Open WebUI, llama.cpp or LM Studio; - is standard input"
+    )
 
 
 def _add(kinds: Commands, name: str, about: str) -> argparse.ArgumentParser:

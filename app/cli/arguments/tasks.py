@@ -31,9 +31,10 @@ def _add_bench(commands: Commands) -> None:
         "bench",
         metavar="WHAT",
         nargs="?",
-        choices=("policies", "prediction", "prefill", "overhead", "peers"),
+        choices=("policies", "strategies", "prediction", "prefill", "overhead", "peers"),
         default="policies",
         help="policies (default): the residency policies against each other and against the physical limit; "
+        "strategies: whole systems against each other, as published and at equal device bytes; "
         "prediction: which hidden state foretells routing best; prefill: the ways to get its experts, by prompt "
         "length; overhead: a decode step against plain transformers; peers: a GGUF file against llama.cpp",
     )
@@ -44,7 +45,7 @@ def _add_bench(commands: Commands) -> None:
         metavar="LIST",
         help="policies, prefill: A (a copy takes 0.95 of a layer), B (load-on-demand costs 1.75x all-resident), own "
         "(the real link), or a bandwidth such as 0.5GB/s, separated by commas (default: A,B,own; with --quick: A; "
-        "prefill, which has no B: A,own)",
+        "prefill and strategies, which have no B: A,own)",
     )
     add_count(bench, "--rounds", "overhead, peers: interleaved rounds (default: 30, peers: 3; with --quick peers: 1)")
     bench.add_argument(
@@ -71,6 +72,11 @@ def _add_profile(commands: Commands) -> None:
     )
     add_prompt_options(build)
     build.add_argument("--name", metavar="NAME", help="the domain that a profile of your prompts is for")
+    build.add_argument(
+        "--predictor",
+        action="store_true",
+        help="also train the predictor of the next layer's experts that the strategy duoserve uses; takes minutes",
+    )
     shown = kinds.add_parser("show", help="show a profile: the hit-rate curve of every layer", epilog=EXIT_CODES)
     shown.add_argument("--plan", action="store_true", help="and how slots would be shared out by it, move by move")
     deleted = kinds.add_parser("delete", help="delete a profile", epilog=EXIT_CODES)

@@ -22,14 +22,17 @@ import stat
 import sys
 from dataclasses import replace
 
+from app.chat.attachments import Question, question_of
 from app.chat.conversation import Conversation
 from app.cli.answer import HeadlessAnswers, thinking_choice
+from app.cli.chat_preset import choose, starting_mode, starting_preset, wanted_thinking
 from app.cli.commands.chats import LAST, ChatNotFoundError, chat_id_of
 from app.cli.engine_run import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Interrupt, counted_as_running, running_engine
 from app.cli.output.screen import HeadlessScreen
 from app.cli.saving import saving
 from app.domains.domain import domain_named
 from app.formatting.sanitise import text_of, whole
+from app.settings.presets import usable
 from app.settings.settings import Settings
 from app.storage import answer_record
 from app.storage.paths import AppPaths
@@ -47,13 +50,13 @@ def ask(arguments: argparse.Namespace) -> int:
     screen = HeadlessScreen(is_json=arguments.json, shows_thinking=arguments.show_thinking)
     for problem in settings.problems:
         screen.note(problem)
-    question = question_text(arguments.question)
+    asked = asked_question(arguments.question)
     store = ChatStore(AppPaths.from_environment().chats_db)
     recorder_type, interrupt = UnkeptRecorder if arguments.no_save else Recorder, Interrupt()
     recorder = recorder_type(store, screen.note)
     with counted_as_running(screen), saving(recorder, screen):
         conversation = conversation_for(arguments, settings, store, recorder)
-        ended, top_k = _answer(arguments, settings, conversation, question, screen, interrupt)
+        ended, top_k = _answer(arguments, settings, conversation, asked, screen, interrupt)
         if ended is not None and arguments.stats:
             screen.stats(answer_record.stats_lines(ended.stats, ended.reason, top_k))
     if ended is None or ended.reason == CANCELLED or interrupt.since is not None:
@@ -65,20 +68,21 @@ def _answer(
     arguments: argparse.Namespace,
     settings: Settings,
     conversation: Conversation,
-    question: str,
+    asked: Question,
     screen: HeadlessScreen,
     interrupt: Interrupt,
 ) -> tuple[TurnEnded | None, int]:
     """How the answer ended, and the model's top_k. The question is kept before anything is started."""
-    config = replace(settings.engine_config(), domain=conversation.chat.domain)
-    exchange = conversation.ask(question)
+    config = replace(settings.engine_config(), domain=conversation.chat.domain, mode=starting_mode(settings))
+    exchange = conversation.ask(*asked)
     is_saved = not arguments.no_save and conversation.is_saved
     screen.json({"event": "chat", "chat_id": conversation.chat_id, "is_saved": is_saved})
     with running_engine(config, screen) as (link, ready):
         conversation.set_model(ready.model_name)
+        answers = HeadlessAnswers(link, ready, screen, settings, config.mode, config.strategy)
         tell = None if settings.typed("chat.thinking") else screen.note
-        conversation.thinking = thinking_choice(settings.text("chat.thinking"), ready, tell)
-        return HeadlessAnswers(link, ready, screen, config.mode).give(conversation, exchange, interrupt), ready.top_k
+        conversation.thinking = thinking_choice(wanted_thinking(conversation, settings), ready, tell)
+        return answers.give(conversation, exchange, interrupt), ready.top_k
 
 
 def conversation_for(
@@ -86,6 +90,7 @@ def conversation_for(
 ) -> Conversation:
     """The chat to go on with, or a new one. Raises ChatNotFoundError, ConfigError and StoreError."""
     sampling, system = settings.sampling(), settings.typed("chat.system_prompt")
+    preset = starting_preset(settings)
     if name := arguments.chat or (LAST if arguments.goes_on else ""):
         if settings.typed("chat.domain") is not None:
             raise ConfigError("A chat keeps its domain: --domain contradicts --continue and --chat.", "Leave one out.")
@@ -93,22 +98,29 @@ def conversation_for(
         if kept is None:
             raise ChatNotFoundError("The chat was deleted meanwhile.")
         conversation = Conversation(kept[0], recorder, sampling, kept[1])
+        if settings.typed("chat.preset") is not None:
+            choose(conversation, preset, settings)
         if system is not None:
             conversation.set_system_prompt(whole(system))
-        return conversation
-    domain = domain_named(settings.text("chat.domain"))
-    if system is None:
-        system = settings.text("chat.system_prompt") or domain.system_prompt
-    chat = ChatRecord(domain.name, whole(system).strip(), settings.engine_config().model)
-    return Conversation(chat, recorder, sampling)
+    else:
+        domain = domain_named(settings.text("chat.domain"))
+        own = settings.text("chat.system_prompt") or domain.system_prompt
+        chat = ChatRecord(domain.name, whole(own).strip(), settings.engine_config().model)
+        conversation = Conversation(chat, recorder, sampling)
+        choose(conversation, preset, settings)
+        if system is not None:
+            conversation.set_system_prompt(whole(system))
+    conversation.sampling = settings.sampling(usable(conversation.chat.preset))
+    return conversation
 
 
-def question_text(words: list[str]) -> str:
-    """The question, with what is piped in as its context. Raises ConfigError when there is neither."""
+def asked_question(words: list[str]) -> Question:
+    """The question with the files that its words name, and with what is piped in as its context. Raises ConfigError
+    when there is neither, and AttachmentError."""
     question, context = whole(" ".join(words)).strip(), _piped_text().strip()
     if not question and not context:
         raise ConfigError("There is no question.", 'Write it like moe-chat ask "What is the capital of France?"')
-    return "\n\n".join(part for part in (context, question) if part)
+    return question_of("\n\n".join(part for part in (context, question) if part), named_in=question)
 
 
 def _piped_text() -> str:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from app.cli.commands import chat_bin
 from app.cli.output.terminal_text import Bold, confirmed, say, say_exported, say_json, tell
-from app.formatting.sanitise import text_of, visible, whole
-from app.storage import chat_import, export
+from app.formatting.sanitise import visible, whole
+from app.storage import chat_import, export, import_file
 from app.storage.bin import BIN_DAYS
 from app.storage.export import KeptChat
 from app.storage.forest import grouped_versions as linked_families
@@ -149,10 +149,12 @@ def _all_markdown(chats: Iterable[KeptChat]) -> str:
 
 def _import(store: ChatStore, arguments: argparse.Namespace) -> int:
     if arguments.file == "-":
-        chats = chat_import.read_json(text_of(sys.stdin.buffer.read()))
+        found = import_file.read_bytes(sys.stdin.buffer.read(import_file.MAX_BYTES))
     else:
-        chats = chat_import.read_file(Path(arguments.file))
-    say(str(chat_import.import_chats(store, chats)))
+        found = import_file.read_file(Path(arguments.file))
+    say(str(chat_import.import_chats(store, found.chats)))
+    if found.left_out:
+        tell(found.left_out)
     return 0
 
 

@@ -9,6 +9,7 @@ import sys
 from dataclasses import replace
 
 from app.cli.answer import HeadlessAnswers
+from app.cli.chat_preset import starting_mode
 from app.cli.commands.chats import LAST
 from app.cli.commands.plain_commands import PlainChat, run_command
 from app.cli.engine_run import EXIT_OK, EngineFailure, InputInterrupted, Interrupt, counted_as_running, running_engine
@@ -34,14 +35,14 @@ def run(arguments: argparse.Namespace) -> int:
     for problem in settings.problems:
         screen.note(problem)
     domain = domain_named(settings.text("chat.domain"))
-    config = replace(settings.engine_config(), domain=domain.name)
+    config = replace(settings.engine_config(), domain=domain.name, mode=starting_mode(settings))
     store = ChatStore(AppPaths.from_environment().chats_db)
     with contextlib.ExitStack() as held:
         held.enter_context(counted_as_running(screen))
         recorder = Recorder(store, screen.note)
         held.enter_context(saving(recorder, screen))
         link, ready = held.enter_context(running_engine(config, screen))
-        answers = HeadlessAnswers(link, ready, screen, config.mode)
+        answers = HeadlessAnswers(link, ready, screen, settings, config.mode, config.strategy)
         chat = PlainChat(store, recorder, screen, settings, answers, domain)
         screen.note(f"{ready.model_name} is ready; the domain is {domain.title}. {_HOW_TO}")
         if arguments.goes_on and store.num_chats():

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from app.chat import code_blocks
+from app.chat.attachments import question_of
 from app.chat.conversation import Conversation
 from app.chat.exchange import Exchange
 from app.chat.sync import take_over
+from app.cli import chat_preset
 from app.cli.answer import HeadlessAnswers, thinking_choice
 from app.cli.commands.chats import SHORT_ID, chat_id_of
 from app.cli.engine_run import PATIENT_WAIT_S, Interrupt
@@ -16,13 +19,16 @@ from app.cli.output.terminal_text import say
 from app.commands.table import Command
 from app.commands.typed import slash_commands
 from app.domains.domain import Domain, all_domains, domain_named
+from app.formatting import markdown
+from app.settings import preset_command, presets
+from app.settings.presets import Preset
 from app.settings.settings import Settings
 from app.storage import answer_record, export
 from app.storage.recorder import Recorder
 from app.storage.records import ChatRecord
 from app.storage.store import ChatStore
 from app.storage.words import grouped_versions
-from engine.config import APPROX, EXACT
+from engine.config import APPROX, EXACT, strategy_named
 from engine.errors import ConfigError
 
 _NUM_LISTED = 20
@@ -49,11 +55,11 @@ class PlainChat:
         self._domain = domain
         self._stats: list[str] = []
         self._conversation = self._begun()
-        self._choose_thinking(settings.text("chat.thinking"), screen.note)
+        self._choose_thinking(chat_preset.wanted_thinking(self._conversation, settings), screen.note)
 
     def ask(self, text: str) -> None:
-        """Ask a question and print the answer; ctrl+c stops it."""
-        self._answer(self._conversation.ask(text))
+        """Ask a question with the files that it names, and print the answer; ctrl+c stops it."""
+        self._answer(self._conversation.ask(*question_of(text)))
 
     def command_help(self, _: str) -> None:
         """List the commands."""
@@ -84,6 +90,26 @@ class PlainChat:
             self._conversation.set_system_prompt(text)
         self._say(self._conversation.chat.system_prompt or "There is no system prompt.")
 
+    def command_preset(self, asked: str) -> None:
+        """List presets, or choose, save, rename, delete or restore one."""
+        known = chat_preset.known_presets()
+        if not asked:
+            for name, meaning in preset_command.choices(known):
+                self._say(f"{name:<14}{meaning}")
+            return
+        outcome = preset_command.carry_out(known, asked, self._current_preset)
+        if outcome.chosen is not None or outcome.drops:
+            chat_preset.choose(self._conversation, outcome.chosen, self._settings)
+        self._say(outcome.said)
+        if outcome.chosen is not None:
+            self._choose_thinking(str(outcome.chosen.values.get(presets.THINKING, "")), self._screen.note)
+            if (mode := outcome.chosen.values.get(presets.MODE)) is not None:
+                self.command_mode(str(mode))
+
+    def _current_preset(self, name: str) -> Preset:
+        chat = self._conversation.chat
+        return presets.of_chat(name, self._settings.value, chat.system_prompt, presets.usable(chat.preset))
+
     def command_mode(self, name: str) -> None:
         """Print or set the mode."""
         if name and name not in (EXACT, APPROX):
@@ -91,6 +117,13 @@ class PlainChat:
         if name:
             self._answers.set_mode(name)
         self._say(f"The mode is {name or self._answers.mode}.")
+
+    def command_strategy(self, name: str) -> None:
+        """Print or set how experts are loaded and kept."""
+        if name:
+            self._answers.set_strategy(name)
+        shown = self._answers.strategy
+        self._say(f"The strategy is {shown}: {strategy_named(shown).meaning}.")
 
     def command_thinking(self, choice: str) -> None:
         """Set whether, or how hard, the model thinks first."""
@@ -147,7 +180,8 @@ class PlainChat:
         kept = self._recorder.load(chat_id_of(self._store, name))
         if kept is None:
             raise ConfigError("The chat was deleted meanwhile.")
-        self._enter(Conversation(kept[0], self._recorder, self._settings.sampling(), kept[1]))
+        sampling = self._settings.sampling(presets.usable(kept[0].preset))
+        self._enter(Conversation(kept[0], self._recorder, sampling, kept[1]))
         self._say(export.as_markdown(export.KeptChat(kept[0], kept[1])).rstrip())
 
     def command_title(self, text: str) -> None:
@@ -163,6 +197,14 @@ class PlainChat:
         written = export.write_as_asked(chat, partial(self._recorder.versions, chat.chat_id), name)
         self._say(f"Saved to {written}")
 
+    def command_save(self, asked: str) -> None:
+        """Write a block of code of the last answer to a new file."""
+        answer = self._last().answer
+        block, name = code_blocks.read_save(markdown.code_blocks(answer.text if answer is not None else ""), asked)
+        if not name:
+            raise ConfigError("There is no name for the file.", "Write /save NUMBER FILE, or /save FILE.")
+        self._say(f"Saved {code_blocks.about(block)}, to {code_blocks.save(block, name)}")
+
     def command_stats(self, _: str) -> None:
         """Print what the last answer cost."""
         for line in self._stats or ["There is no answer yet."]:
@@ -175,7 +217,11 @@ class PlainChat:
     def _begun(self) -> Conversation:
         system = self._settings.text("chat.system_prompt") or self._domain.system_prompt.strip()
         chat = ChatRecord(self._domain.name, system, self._answers.ready.model_name)
-        return Conversation(chat, self._recorder, self._settings.sampling())
+        conversation = Conversation(chat, self._recorder, self._settings.sampling())
+        chat_preset.choose(conversation, chat_preset.starting_preset(self._settings), self._settings)
+        if (typed := self._settings.typed("chat.system_prompt")) is not None:
+            conversation.set_system_prompt(typed)
+        return conversation
 
     def _enter(self, conversation: Conversation) -> None:
         """Leave this chat for another; how the model thinks stays."""

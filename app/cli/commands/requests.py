@@ -15,6 +15,7 @@ from engine.api import (
     BenchPolicies,
     BenchPrediction,
     BenchPrefill,
+    BenchStrategies,
     BuildProfile,
     DeleteProfile,
     Plan,
@@ -60,6 +61,9 @@ def _bench(arguments: argparse.Namespace, config: EngineConfig) -> Bench | Bench
         case "policies":
             links = arguments.links or ("A" if is_quick else "A,B,own")
             return BenchPolicies(_REQUEST_ID, is_quick, tuple(links.split(",")))
+        case "strategies":
+            links = arguments.links or ("A" if is_quick else "A,own")
+            return BenchStrategies(_REQUEST_ID, is_quick, tuple(links.split(",")))
         case "prediction":
             return BenchPrediction(_REQUEST_ID, is_quick)
         case "prefill":
@@ -99,6 +103,7 @@ def _profile(arguments: argparse.Namespace) -> Profiling:
         prompts_path=prompts,
         num_prompts=arguments.max_prompts,
         num_new_tok=arguments.tokens,
+        has_predictor=arguments.predictor,
     )
 
 

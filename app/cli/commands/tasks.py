@@ -28,6 +28,7 @@ from engine.api import (
     BenchPolicies,
     BenchPrediction,
     BenchPrefill,
+    BenchStrategies,
     Plan,
     ResetEviction,
     TuneEviction,
@@ -36,7 +37,16 @@ from engine.api import (
 from engine.config import EngineConfig, parse_residency
 from engine.events import UNLOADED, Failed, TaskEnded, TaskProgress
 
-_MEASURES = (Verify, BenchOverhead, BenchPeers, BenchPolicies, BenchPrediction, BenchPrefill, TuneEviction)
+_MEASURES = (
+    Verify,
+    BenchOverhead,
+    BenchPeers,
+    BenchPolicies,
+    BenchPrediction,
+    BenchPrefill,
+    BenchStrategies,
+    TuneEviction,
+)
 """What is measured depends on the settings: they are told with it."""
 
 

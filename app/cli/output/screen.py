@@ -21,6 +21,7 @@ from engine.events import (
     ModeChanged,
     Notice,
     PrefillProgress,
+    StrategySet,
     TaskProgress,
     TextDelta,
     TurnEnded,
@@ -63,6 +64,8 @@ def event_json(event: Event, answered_by: Mapping[str, str]) -> dict[str, object
             }
         case DomainSet():
             return {"event": "domain", **asdict(event)}
+        case StrategySet():
+            return {"event": "strategy", "strategy": event.strategy}
         case Notice():
             return {"event": "notice", **asdict(event)}
         case Failed():

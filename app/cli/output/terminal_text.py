@@ -69,6 +69,12 @@ def clear_line() -> None:
     _write(sys.stderr, _CLEAR_LINE)
 
 
+def call_user(sequence: str) -> None:
+    """Send what `app.formatting.alert` made to the terminal of standard error, if it is one."""
+    if sequence and sys.stderr is not None and sys.stderr.isatty():
+        _write(sys.stderr, sequence)
+
+
 def confirmed(question: str) -> bool:
     """Ask on the terminal; only `y` and `yes` are a yes. Raises ConfigError where there is nobody to ask."""
     if not sys.stdin.isatty():

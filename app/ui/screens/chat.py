@@ -15,21 +15,26 @@ from textual.widgets import TextArea
 from app.chat.prompt_history import PromptHistory
 from app.domains.domain import Domain
 from app.engine_link.bridge import EngineBridge
+from app.settings.settings import Settings
 from app.storage.paths import AppPaths
 from app.storage.recorder import Recorder
 from app.ui.key_map import bindings_of, key_for
+from app.ui.screens.attaching import Attaching
 from app.ui.screens.chat_flow import ChatFlow
 from app.ui.screens.chat_status import ChatStatus
 from app.ui.screens.chat_sync import ChatSync, words_about
+from app.ui.screens.comparing import Comparing
 from app.ui.screens.confirm import ask_to_stop_building
 from app.ui.screens.copying import Copying
 from app.ui.screens.full_context import FullContext
 from app.ui.screens.panelled import PanelledScreen
 from app.ui.screens.parts import with_actions_of
+from app.ui.screens.preset_actions import PresetActions
 from app.ui.screens.prompt_actions import PromptActions
 from app.ui.screens.sheets import AboutChat
 from app.ui.screens.turn_actions import TurnActions
 from app.ui.widgets.activity_line import ActivityLine
+from app.ui.widgets.attachment_line import AttachmentLine
 from app.ui.widgets.command_list import CommandList
 from app.ui.widgets.decision_bar import DecisionBar
 from app.ui.widgets.find_bar import FindBar
@@ -39,33 +44,43 @@ from app.ui.widgets.prompt import Prompt
 from app.ui.widgets.status_line import StatusLine
 from app.ui.widgets.title_bar import TitleBar
 from app.ui.widgets.transcript import Transcript
-from engine.config import SamplingConfig
+from app.ui.widgets.turn import AnswerTurn
 from engine.errors import MoeChatError
 from engine.events import Event, Snapshot
 
 _SAVE_EVERY_S = 1.0
 
 
-@with_actions_of(turn_actions=TurnActions, copying=Copying, prompt_actions=PromptActions)
+@with_actions_of(
+    turn_actions=TurnActions,
+    copying=Copying,
+    prompt_actions=PromptActions,
+    preset_actions=PresetActions,
+    comparing=Comparing,
+)
 class ChatScreen(PanelledScreen):
     """One chat and the panels. Its parts: `flow` (the conversation), `sync` (what others change in it), `status` (what
-    is said of it), `turn_actions`, `prompt_actions` and `copying` (what the user does)."""
+    is said of it), `turn_actions`, `prompt_actions`, `attaching`, `preset_actions`, `copying` and
+    `comparing` (what the user does)."""
 
     AUTO_FOCUS = "#prompt"
     ACTION_SCOPE: ClassVar[str] = "chat turn"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_of("chat")]
 
-    def __init__(self, bridge: EngineBridge, recorder: Recorder, sampling: SamplingConfig, domain: Domain) -> None:
+    def __init__(self, bridge: EngineBridge, recorder: Recorder, settings: Settings, domain: Domain) -> None:
         super().__init__()
         self.bridge = bridge
         self._saved_at = time.monotonic()
         self.transcript = Transcript("transcript")
-        self.flow = ChatFlow(bridge, recorder, sampling, self.transcript, domain)
+        self.flow = ChatFlow(bridge, recorder, settings, self.transcript, domain)
         self.sync = ChatSync(self.flow)
         self.status = ChatStatus(self)
         self.turn_actions = TurnActions(self)
         self.copying = Copying(self)
         self.prompt_actions = PromptActions(self)
+        self.preset_actions = PresetActions(self)
+        self.attaching = Attaching(self)
+        self.comparing = Comparing(self)
         self._full_context = FullContext(self)
 
     def compose(self) -> ComposeResult:
@@ -78,6 +93,7 @@ class ChatScreen(PanelledScreen):
                 yield DecisionBar("decision")
                 yield FindBar(self.transcript, "find-bar")
                 yield CommandList("commands")
+                yield AttachmentLine("attachments")
                 yield Prompt("prompt", PromptHistory(AppPaths.from_environment().prompt_history))
             yield PanelColumn(id="panels")
         yield KeyLine()
@@ -95,13 +111,15 @@ class ChatScreen(PanelledScreen):
         """Take in a batch of events; called on every beat of the app's clock, with or without events."""
         await self.flow.tell_domain()
         self.tell_panels(happened)
+        self.attaching.note(happened)
+        self.comparing.note(happened)
         if happened:
             await self.flow.handle(happened)
         self._ask_when_full()
         if time.monotonic() - self._saved_at >= _SAVE_EVERY_S:
             self._saved_at = time.monotonic()
             self.flow.save_partial()
-            await self._look_elsewhere()
+            await self.look_elsewhere()
         self.status.show_engine()
 
     def engine_snapshot(self, snapshot: Snapshot) -> None:
@@ -110,22 +128,12 @@ class ChatScreen(PanelledScreen):
         self.status.warn_when_nearly_full(snapshot.context_used_tok, snapshot.context_tok)
         self.show_panels(snapshot)
 
-    async def _look_elsewhere(self) -> bool:
+    async def look_elsewhere(self) -> bool:
         """Show what another moe-chat wrote in this chat; True where that was something new to read."""
         changes = await self.sync.look()
         if changes.added or changes.removed:
             self.notify(words_about(changes), timeout=8)
         return bool(changes.added)
-
-    async def ask(self, text: str) -> None:
-        """Ask a question, unless the user has to see first what another moe-chat has just written in this chat."""
-        if await self._look_elsewhere():
-            self.prompt.give_back(text)
-            self.notify(
-                "Your question is in the prompt: read what is new, then send it.", severity="warning", timeout=8
-            )
-        else:
-            await self.flow.ask(text)
 
     def _ask_when_full(self) -> None:
         full, self.flow.full = self.flow.full, None
@@ -138,7 +146,7 @@ class ChatScreen(PanelledScreen):
     # What the user does
 
     async def on_prompt_submitted(self, message: Prompt.Submitted) -> None:
-        await self.prompt_actions.submit(message.text)
+        await self.prompt_actions.submit(message.text, message.shown)
 
     @on(TextArea.Changed, "#prompt")
     def offer_completions(self, event: TextArea.Changed) -> None:
@@ -191,6 +199,9 @@ class ChatScreen(PanelledScreen):
         """Those of a screen; away from the prompt the key that stops goes back to it."""
         active = super().active_bindings
         return active if isinstance(self.focused, Prompt) else with_description(active, "chat.stop", "Back")
+
+    async def on_answer_turn_code_clicked(self, message: AnswerTurn.CodeClicked) -> None:
+        await self.copying.on_click(message.exchange, message.number, message.click)
 
     def on_mode_badge_clicked(self) -> None:
         self.action_toggle_mode()
@@ -257,10 +268,6 @@ class ChatScreen(PanelledScreen):
             self.prompt.give_back(text)
         elif not self.bridge.stop_loading():
             ask_to_stop_building(self.app, self.bridge.profiles)
-
-    def action_toggle_thinking(self) -> None:
-        """Open or fold what the model thought, everywhere."""
-        self.transcript.show_all_thinking(not self.transcript.shows_thinking)
 
     def action_toggle_mode(self) -> None:
         """Ask for the other mode."""

@@ -12,12 +12,13 @@ from app.chat.versions import place_in_family, versions_at
 from app.domains import profile_words
 from app.domains.domain import Domain, domain_called
 from app.engine_link.bridge import EngineBridge
+from app.settings.settings import Settings
 from app.storage.recorder import Recorder
-from app.storage.records import ChatRecord
+from app.storage.records import Attachment
+from app.ui.chat_settings import ChatSettings
 from app.ui.key_map import key_for
 from app.ui.widgets.transcript import Transcript
 from engine.api import Cancel
-from engine.config import SamplingConfig
 from engine.events import (
     CONTEXT_FULL,
     DomainSet,
@@ -36,14 +37,11 @@ class ChatFlow:
     """One conversation on screen. Steps are serialised: keys and engine events may come at once."""
 
     def __init__(
-        self, bridge: EngineBridge, recorder: Recorder, sampling: SamplingConfig, transcript: Transcript, domain: Domain
+        self, bridge: EngineBridge, recorder: Recorder, settings: Settings, transcript: Transcript, domain: Domain
     ) -> None:
         self.bridge = bridge
         self.domain = domain
-        self.sampling = sampling
-        """Of the next question on."""
-        self.thinking: str | None = None
-        """Of chats that have no choice of their own, where the model has it."""
+        self.settings = ChatSettings(settings)
         self.prefill: PrefillProgress | None = None
         self.full: Exchange | None = None
         """What met the end of the context, until the user has been asked what to do."""
@@ -76,10 +74,10 @@ class ChatFlow:
 
     # What the user does
 
-    async def ask(self, text: str) -> None:
-        """Show and keep a question, and ask the engine as soon as it can answer."""
+    async def ask(self, text: str, attachments: tuple[Attachment, ...] = ()) -> None:
+        """Show and keep a question and its files, and ask the engine as soon as it can answer."""
         async with self.lock:
-            await self.transcript.add_question(self.conversation.ask(text))
+            await self.transcript.add_question(self.conversation.ask(text, attachments))
             await self.send_waiting()
 
     def stop(self) -> bool:
@@ -115,7 +113,7 @@ class ChatFlow:
                 kept = self.recorder.load(chat_id)
                 if kept is None:
                     return False
-                conversation = Conversation(kept[0], self.recorder, self.sampling, kept[1])
+                conversation = Conversation(kept[0], self.recorder, self.settings.sampling(kept[0]), kept[1])
             self.domain = domain_called(conversation.chat.domain)
             await self.enter(conversation)
             return True
@@ -201,21 +199,17 @@ class ChatFlow:
             return
         exchange, request_id = self.conversation.waiting[0], self.bridge.next_request_id()
         self.prefill = None
-        self.conversation.sampling = self.sampling
+        self.conversation.sampling = self.settings.sampling(self.conversation.chat)
         self._owners[request_id] = self.conversation
-        command = self.conversation.begin(exchange, request_id, self.bridge.mode)
-        self.bridge.send(replace(command, thinking=self._thinking(command.thinking)))
+        command = self.conversation.begin(exchange, request_id, self.bridge.coming_mode)
+        thinking = self.settings.thinking(self.conversation.chat, command.thinking, self.bridge.ready)
+        self.bridge.send(replace(command, thinking=thinking))
         await self.transcript.add_answer(exchange)
-
-    def _thinking(self, own: str | None) -> str | None:
-        """What the model is told about thinking; None: nothing, as with `default`, which no template knows."""
-        wanted, ready = own or self.thinking, self.bridge.ready
-        return wanted if ready is not None and wanted in ready.thinking_choices else None
 
     def _new_conversation(self) -> Conversation:
         model = self.bridge.ready.model_name if self.bridge.ready else self.bridge.config.model
-        chat = ChatRecord(self.domain.name, self.domain.system_prompt.strip(), model)
-        return Conversation(chat, self.recorder, self.sampling)
+        chat = self.settings.new_chat(self.domain, model)
+        return Conversation(chat, self.recorder, self.settings.sampling(chat))
 
     async def _handle_one(self, event: Event) -> None:
         match event:

@@ -9,6 +9,7 @@ from app.formatting import figures
 from app.ui.widgets.activity_line import ActivityLine
 from app.ui.widgets.panel_column import PanelColumn
 from app.ui.widgets.title_bar import TitleBar, is_nearly_full
+from engine.config import STRATEGIES
 
 if TYPE_CHECKING:
     from app.ui.screens.chat import ChatScreen
@@ -69,4 +70,11 @@ class ChatStatus:
         """Which chat this is."""
         ready = self._chat.bridge.ready
         model = ready.model_name if ready else self._chat.bridge.config.model
-        self._chat.query_one(TitleBar).show_chat(self._chat.flow.domain.title, model, self._chat.flow.version)
+        strategy = self._chat.bridge.config.strategy
+        if strategy != STRATEGIES[0]:
+            model = f"{model} · {strategy}"
+        flow = self._chat.flow
+        preset = flow.conversation.chat.preset
+        self._chat.query_one(TitleBar).show_chat(
+            flow.domain.title, model, flow.version, preset.name if preset is not None else ""
+        )

@@ -13,7 +13,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 
 from app.formatting.sanitise import visible
-from app.storage import chat_import, export
+from app.storage import chat_import, export, import_file
 from app.storage.bin import BIN_DAYS
 from app.storage.recorder import Recorder
 from app.storage.records import ChatPlace
@@ -38,7 +38,7 @@ class Asking(Enum):
     SEARCH = _SEARCHED_FOR
     NAME = "A title; empty: made from the first question"
     EXPORT = "Export to a file: .md to read, .json to keep"
-    IMPORT = "Import from a .json file of chats"
+    IMPORT = "Import from a .json file: of this program, or ChatGPT, Open WebUI, llama.cpp, LM Studio"
 
 
 class ChatsScreen(ModalScreen[ChatPlace | None]):
@@ -211,10 +211,11 @@ class ChatsScreen(ModalScreen[ChatPlace | None]):
         self._note(f"Saved to {written}")
 
     def _import(self, path: Path) -> None:
-        imported = chat_import.import_chats(self._store, chat_import.read_file(path))
+        found = import_file.read_file(path)
+        imported = chat_import.import_chats(self._store, found.chats)
         self._ask(Asking.SEARCH)
         self._show()
-        self._note(str(imported))
+        self._note(f"{imported}. {found.left_out}".removesuffix(" "))
 
     def _search(self, text: str) -> None:
         """Search for `text` unless it has been, or is no longer what stands there."""

@@ -1,20 +1,26 @@
-"""Parts of a chat for the clipboard."""
+"""Parts of a chat for the clipboard, and blocks of code for files."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.chat import clipboard
+from app.chat import clipboard, code_blocks
+from app.chat.exchange import Exchange
+from app.formatting import markdown
+from app.formatting.markdown import CodeBlock
+from app.ui.code_colours import SAVE
 from app.ui.key_map import key_for
-from app.ui.markdown_style import code_blocks, parser
+from app.ui.screens.code_blocks import CodeBlocksScreen, CodeChoice, SaveCode
 from app.ui.widgets.turn import AnswerTurn
+from engine.errors import MoeChatError
 
 if TYPE_CHECKING:
     from app.ui.screens.chat import ChatScreen
 
 
 class Copying:
-    """Copies, and says what was copied and how."""
+    """Copies and saves, and says what and where to."""
 
     def __init__(self, chat: ChatScreen) -> None:
         self._chat = chat
@@ -40,15 +46,78 @@ class Copying:
         await self.copy(exchange.question.text if exchange is not None and is_question else answer.strip("\n"))
 
     async def action_copy_code(self) -> None:
-        """Copy the last block of code of the current answer, or of the last one that has any."""
+        """Copy the block of code of the current answer, or of the last one that has any; of several one is chosen."""
+        exchange = self._with_code()
+        blocks = self._blocks_of(exchange)
+        if len(blocks) > 1:
+            self._chat.app.push_screen(CodeBlocksScreen(blocks), self._chosen)
+        else:
+            await self.copy_code("")
+
+    async def copy_code(self, number: str) -> None:
+        """Copy the block with a number; without one the last."""
+        try:
+            block = code_blocks.chosen(self._blocks_of(self._with_code()), number)
+        except MoeChatError as error:
+            self._say(error)
+        else:
+            await self.copy(block.text)
+
+    def action_save_code(self) -> None:
+        """Save a block of code to a file; of several one is chosen."""
+        blocks = self._blocks_of(self._with_code())
+        if len(blocks) > 1:
+            self._chat.app.push_screen(CodeBlocksScreen(blocks), self._chosen)
+        else:
+            self.save_code("")
+
+    def save_code(self, asked: str) -> None:
+        """Save the block that `NUMBER FILE` names; without a file it is asked for."""
+        try:
+            block, name = code_blocks.read_save(self._blocks_of(self._with_code()), asked)
+            if not name:
+                self._ask_for_file(block)
+                return
+            self._saved(block, code_blocks.save(block, name))
+        except MoeChatError as error:
+            self._say(error)
+
+    async def on_click(self, exchange: Exchange, number: int, click: str) -> None:
+        """A block was clicked: copy or save it."""
+        blocks = self._blocks_of(exchange)
+        if number <= len(blocks):
+            await self._chosen(CodeChoice(blocks[number - 1], click))
+
+    async def _chosen(self, choice: CodeChoice | None) -> None:
+        if choice is None:
+            return
+        if choice.click == SAVE:
+            self._ask_for_file(choice.block)
+        else:
+            await self.copy(choice.block.text)
+
+    def _ask_for_file(self, block: CodeBlock) -> None:
+        def saved(path: Path | None) -> None:
+            if path is not None:
+                self._saved(block, path)
+
+        self._chat.app.push_screen(SaveCode(block), saved)
+
+    def _saved(self, block: CodeBlock, path: Path) -> None:
+        self._chat.notify(f"Saved {code_blocks.about(block)}, to {path}", timeout=6, markup=False)
+
+    def _say(self, error: MoeChatError) -> None:
+        self._chat.notify(f"{error.message} {error.hint}".strip(), severity="warning", timeout=6, markup=False)
+
+    def _with_code(self) -> Exchange | None:
+        """The current exchange, or the last one before it whose answer has code."""
         exchanges, current = self._chat.flow.conversation.exchanges, self._chat.turn_actions.current
         until = exchanges.index(current) + 1 if current is not None else 0
-        for exchange in reversed(exchanges[:until]):
-            blocks = code_blocks(parser().parse(exchange.answer.text)) if exchange.answer is not None else []
-            if blocks:
-                await self.copy(blocks[-1])
-                return
-        self._chat.notify("There is no block of code yet.")
+        return next((exchange for exchange in reversed(exchanges[:until]) if self._blocks_of(exchange)), None)
+
+    def _blocks_of(self, exchange: Exchange | None) -> list[CodeBlock]:
+        answer = exchange.answer if exchange is not None else None
+        return markdown.code_blocks(answer.text) if answer is not None else []
 
     async def copy(self, text: str) -> None:
         """To the system's clipboard where a program for it is there, and to the terminal's; says where."""

@@ -16,6 +16,7 @@ from app.formatting.terms import TERMS
 from app.storage.paths import AppPaths
 from app.ui.key_map import KeyMap
 from app.ui.screens.sheets import name_rows
+from app.ui.widgets.panel import Maximisable
 
 _KEY_WIDTH = 22
 
@@ -33,13 +34,18 @@ class HelpScreen(ModalScreen[None]):
     AUTO_FOCUS = ".sheet"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,f1,enter", "dismiss", "Close")]
 
-    def __init__(self, key_map: KeyMap) -> None:
+    def __init__(self, key_map: KeyMap, panel: Maximisable | None = None) -> None:
+        """`panel`: the one in focus; its words and keys come first."""
         super().__init__()
         self._key_map = key_map
+        self._panel = panel
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="sheet"):
-            for group in GROUPS:
+            if self._panel is not None:
+                yield Static(self._panel.TITLE, classes="sheet-title")
+                yield from name_rows(tuple((term, TERMS[term]) for term in self._panel.EXPLAINED), 12)
+            for group in sorted(GROUPS, key=lambda group: self._panel is None or group != "Panels"):
                 if rows := tuple(key_rows(self._key_map, group)):
                     yield Static(group, classes="sheet-title")
                     yield from name_rows(rows, _KEY_WIDTH)

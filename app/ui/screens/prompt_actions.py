@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING
 from textual.app import SuspendNotSupported
 from textual.widgets import Input
 
+from app.chat.attachments import AttachmentError
 from app.chat.conversation import Conversation
 from app.chat.external_editor import edit
 from app.commands import typed
+from app.commands.path_words import path_completions
 from app.domains.domain import all_domains
+from app.settings import preset_command
 from app.storage import answer_record, export
 from app.ui.key_map import key_for
 from app.ui.screens.sheets import TextSheet
 from app.ui.widgets.command_list import CommandList
 from app.ui.widgets.find_bar import FindBar
-from engine.config import APPROX, EXACT
+from engine.config import APPROX, EXACT, STRATEGIES, strategy_named
 from engine.errors import MoeChatError
 
 if TYPE_CHECKING:
@@ -29,7 +32,7 @@ _EDITOR = "editor"
 
 _COPIES = (
     ("answer", "the last answer"),
-    ("code", "the last block of code"),
+    ("code", "the last block of code; with a number, that one"),
     ("question", "the last question"),
     ("chat", "the whole chat, as Markdown"),
 )
@@ -41,8 +44,8 @@ class PromptActions:
     def __init__(self, chat: ChatScreen) -> None:
         self._chat = chat
 
-    async def submit(self, written: str) -> None:
-        """Send a message, or carry out a command."""
+    async def submit(self, written: str, shown: str) -> None:
+        """Send a message, or carry out a command. Files are looked for in what was shown: not in long pasted texts."""
         command, argument, text, problem = typed.read(written)
         if problem:
             self._chat.notify(problem, severity="warning", timeout=6, markup=False)
@@ -50,11 +53,24 @@ class PromptActions:
             return
         self._chat.prompt.remember(written)
         if command is None:
-            await self._chat.ask(text)
+            await self.ask(text, shown)
         elif not argument:
             await self._chat.run_action(command.action)
         else:
             await self._carry_out(command.name, argument)
+
+    async def ask(self, text: str, shown: str) -> None:
+        """Ask a question with the files that it names where it is `shown`. It is given back where one cannot be sent,
+        and where the user has to see first what another moe-chat has just written in this chat."""
+        problem = "Your question is in the prompt: read what is new, then send it."
+        if not await self._chat.look_elsewhere():
+            try:
+                await self._chat.flow.ask(*await self._chat.attaching.read(text, shown))
+                return
+            except AttachmentError as error:
+                problem = f"{error.message} {error.hint}"
+        self._chat.prompt.give_back(text)
+        self._chat.notify(problem, severity="warning", timeout=8, markup=False)
 
     async def action_command(self, name: str) -> None:
         """A slash command without a key, chosen in the palette: typed for the user where something has to follow."""
@@ -89,11 +105,21 @@ class PromptActions:
     # Completion
 
     def offer_completions(self, text: str) -> None:
-        """Open the list while a command is typed."""
-        offered = typed.completions(text, self._choices()) if text.startswith("/") else []
-        is_whole = len(offered) == 1 and offered[0].text == text
+        """Open the list while a command or the name of a file is typed."""
+        is_command = text.startswith("/") and not text.startswith("//")
+        if is_command:
+            offered = typed.completions(text, self._choices())
+        else:
+            offered = path_completions(self._chat.prompt.text_before_cursor)
+        self._chat.attaching.look("" if is_command else text)
+        is_whole = len(offered) == 1 and self._is_typed(offered[0], text)
         self._chat.query_one(CommandList).show([] if is_whole else offered)
         self._chat.prompt.has_command_list = bool(offered) and not is_whole
+
+    def _is_typed(self, offered: typed.Completion, text: str) -> bool:
+        """What is offered stands there already."""
+        before = self._chat.prompt.text_before_cursor if offered.replaces else text
+        return before[-offered.replaces :] == offered.text if offered.replaces else before == offered.text
 
     def steer(self, key: str) -> None:
         """A key of the prompt while the list is open."""
@@ -106,6 +132,9 @@ class PromptActions:
     def take(self, chosen: typed.Completion, *, is_sent: bool) -> None:
         """Complete the line; send it where that is what was meant and nothing has to follow."""
         prompt = self._chat.prompt
+        if chosen.replaces:
+            prompt.replace_before_cursor(chosen.replaces, chosen.text + ("" if chosen.text.endswith("/") else " "))
+            return
         command = typed.read(chosen.text).command
         more = command is not None and bool(command.argument) and " " not in chosen.text
         if is_sent and command is not None:
@@ -123,8 +152,10 @@ class PromptActions:
         return {
             "domains": tuple((domain.name, domain.purpose) for domain in all_domains()),
             "modes": ((EXACT, "what the whole model would give"), (APPROX, "stand-ins for missing experts")),
+            "strategies": tuple((name, strategy_named(name).meaning) for name in STRATEGIES),
             "copies": _COPIES,
             "thinking": thinking,
+            "presets": preset_command.choices(self._chat.preset_actions.presets),
             "formats": (("markdown", "to read"), ("json", "to keep, and to import again")),
         }
 
@@ -164,6 +195,18 @@ class PromptActions:
         else:
             await self._chat.run_action(f"ask_mode({mode!r})")
 
+    async def command_strategy(self, name: str) -> None:
+        """Show or choose how experts are loaded and kept."""
+        bridge = self._chat.flow.bridge
+        if name and name not in STRATEGIES:
+            self._chat.notify(f"It can be: {', '.join(STRATEGIES)}.", severity="warning")
+            return
+        if name:
+            bridge.ask_strategy(name)
+        self._chat.status.show_title()
+        shown = bridge.config.strategy
+        self._chat.notify(f"The strategy is {shown}: {strategy_named(shown).meaning}.", markup=False)
+
     async def command_thinking(self, choice: str) -> None:
         """Whether or how much the model thinks, or whether that is shown."""
         ready = self._chat.flow.bridge.ready
@@ -179,8 +222,9 @@ class PromptActions:
 
     async def command_copy(self, what: str) -> None:
         """Copy a part of the chat."""
-        if what == "code":
-            await self._chat.copying.action_copy_code()
+        name, _, number = what.partition(" ")
+        if name == "code":
+            await self._chat.copying.copy_code(number.strip())
         elif what == "chat":
             await self._chat.copying.copy(export.as_markdown(kept(self._chat.flow.conversation)))
         elif what in ("answer", "question"):
@@ -191,6 +235,14 @@ class PromptActions:
         else:
             words = ", ".join(value for value, _ in _COPIES)
             self._chat.notify(f"What can be copied: {words}.", severity="warning")
+
+    async def command_preset(self, asked: str) -> None:
+        """Choose, save, rename, delete or restore a preset."""
+        self._chat.preset_actions.carry_out(asked)
+
+    async def command_save(self, asked: str) -> None:
+        """Write a block of code to a file."""
+        self._chat.copying.save_code(asked)
 
     async def command_find(self, text: str) -> None:
         """Find text."""

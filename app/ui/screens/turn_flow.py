@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from app.chat.attachments import AttachmentError, question_of
 from app.chat.conversation import Conversation
 from app.chat.exchange import Exchange
 from app.chat.versions import versions_at
@@ -29,16 +30,16 @@ class TurnFlow:
     def _key(self, action_id: str) -> str:
         return key_for(self._flow.transcript, action_id)
 
-    async def regenerate(self, exchange: Exchange, *, trims_oldest: bool = False) -> str:
+    async def regenerate(self, exchange: Exchange, *, trims_oldest: bool = False, recomputes: bool = False) -> str:
         """Answer a question again, in a branch of the chat: the earlier answer stays in the old one.
 
-        Under EXACT, one that built on approximate context gets a context that is computed exactly.
+        Under EXACT, one that built on approximate context gets a context that is computed exactly; `recomputes`: any.
         """
         async with self._flow.lock:
             if problem := self._problem_with(exchange):
                 return problem
             bridge, answer = self._flow.bridge, exchange.answer
-            recomputes = exchange.is_on_approximate_context and bridge.coming_mode == EXACT
+            recomputes |= exchange.is_on_approximate_context and bridge.coming_mode == EXACT
             if answer is not None and (answer.text or answer.thinking):
                 number = self._conversation.exchanges.index(exchange)
                 await self._flow.enter(self._conversation.branch(number, with_question=True))
@@ -51,13 +52,18 @@ class TurnFlow:
             return ""
 
     async def ask_differently(self, exchange: Exchange, text: str) -> str:
-        """Ask another question in place of one, in a branch of the chat: the earlier one stays in the old one."""
+        """Ask another question in place of one, in a branch of the chat: the earlier one stays in the old one. Files
+        that the earlier one had, and this one names, are sent as they were."""
         async with self._flow.lock:
             if problem := self._problem_with(exchange):
                 return problem
+            try:
+                question = question_of(text, sent_before=exchange.question.attachments)
+            except AttachmentError as error:
+                return f"{error.message} {error.hint}"
             number = self._conversation.exchanges.index(exchange)
             await self._flow.enter(self._conversation.branch(number))
-        await self._flow.ask(text)
+        await self._flow.ask(*question)
         async with self._flow.lock:
             self._flow.place_versions()
             self._flow.transcript.refresh_turns()

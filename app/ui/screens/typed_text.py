@@ -52,6 +52,8 @@ class TypingApp(App[None]):
         if not isinstance(event, events.Key | events.Paste) or event.is_forwarded:
             await super().on_event(event)
             return
+        if isinstance(event, events.Key) and _MODIFIERS & set(event.key.split("+")[:-1]):
+            event.character = None  # terminals send alt and a letter as one: no text field is to type the letter
         text, held = text_of(event), self._held
         if held is not None:
             is_burst = bool(text) and event.time - held.time < _BURST_S

@@ -7,9 +7,10 @@ from rich.console import Group
 from rich.segment import Segment
 from textual.strip import Strip
 
-from app.ui.code_colours import Line, code_segments
+from app.formatting.markdown import FIRST_CODE, code_tokens, parser
+from app.ui.code_colours import Line, code_head, code_segments
 from app.ui.growing_code import GrowingCode
-from app.ui.markdown_style import FinishedMarkdown, parser
+from app.ui.markdown_style import FinishedMarkdown
 from app.ui.widgets.growing_lines import GrowingLines
 from app.ui.widgets.text_lines import TextLines
 
@@ -26,7 +27,9 @@ class LiveAnswer(GrowingLines):
         self._parts: list[list[Token] | GrowingCode] = []
         """What will not change any more, in batches as it was settled; the last may be code that is still written."""
         self._at = (0, 0)
-        """How many of them have been laid out, and how many lines of the next one."""
+        """How many of them have been laid out, and how many lines of the next one, the line above code included."""
+        self._num_code = 0
+        """How many blocks of code are in what will not change any more."""
         self._open, self._num_grown = "", 0
         """What stands behind them, and how often it has grown since it was taken in."""
         self._open_tokens: list[Token] = []
@@ -47,9 +50,12 @@ class LiveAnswer(GrowingLines):
         number, line = (0, 0) if begins_anew else self._at
         for part in self._parts[number:]:
             if isinstance(part, GrowingCode):
-                strips += self._code_strips(part.settled[line:], width)
+                if line == 0:
+                    head = code_head(part.number, part.language, width, self.app.theme_variables)
+                    strips.append(Strip(head))
+                strips += self._code_strips(part.settled[max(0, line - 1) :], width)
                 if part.is_open:
-                    self._at = (number, len(part.settled))
+                    self._at = (number, 1 + len(part.settled))
                     return strips
             else:
                 strips += self._strips_of(self._markdown(part), width)
@@ -93,7 +99,7 @@ class LiveAnswer(GrowingLines):
     def _parse(self) -> None:
         """Whatever stands before the last block is settled, once that block's first line is complete: until then it
         may turn out to go on with the one before. A fence is code as soon as its first line is complete."""
-        self._open_tokens = parser().parse(self._open)
+        self._open_tokens = self._tokens(self._open)
         lines = self._open.split("\n")
         blocks = [token for token in self._open_tokens if token.level == 0 and token.map]
         start = _start(blocks, -1)
@@ -103,17 +109,23 @@ class LiveAnswer(GrowingLines):
                 return
             start = _start(blocks, -2)
         if len(blocks) > 1:
-            self._parts.append(parser().parse("\n".join(lines[:start])))
+            settled = self._tokens("\n".join(lines[:start]))
+            self._parts.append(settled)
+            self._num_code += len(code_tokens(settled))
             self._open = "\n".join(lines[start:])
-            self._open_tokens = parser().parse(self._open)
+            self._open_tokens = self._tokens(self._open)
         if not is_sure:
             return
         if blocks and blocks[-1].type == "fence":
-            code = GrowingCode(lines[start])
+            self._num_code += 1
+            code = GrowingCode(lines[start], self._num_code)
             self._parts.append(code)
             self._open, self._open_tokens = code.grow("\n".join(lines[start + 1 :])), []
             if not code.is_open:
                 self._parse()
+
+    def _tokens(self, markdown: str) -> list[Token]:
+        return parser().parse(markdown, {FIRST_CODE: self._num_code + 1})
 
 
 class FinishedAnswer(TextLines):

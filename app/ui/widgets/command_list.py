@@ -52,7 +52,7 @@ class CommandList(Widget):
         shown = self._completions[first : first + MAX_SHOWN]
         width = max((len(completion.text) for completion in shown), default=0)
         lines = []
-        for number, (text, meaning) in enumerate(shown, first):
+        for number, (text, meaning, _) in enumerate(shown, first):
             here = number == self._place
             style = "bold $primary" if here else "$foreground"
             parts = [("▸ " if here else "  ", "$primary"), (visible(text).ljust(width + 2), style)]

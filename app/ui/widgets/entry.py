@@ -8,8 +8,8 @@ from typing import NamedTuple
 from textual.widget import Widget
 
 from app.chat.exchange import Exchange
+from app.formatting.markdown import parser, plain_text
 from app.formatting.sanitise import visible
-from app.ui.markdown_style import parser, plain_text
 from app.ui.widgets.turn import ANSWER, QUESTION, THINKING, AnswerTurn, Notice, QuestionTurn
 
 

@@ -69,9 +69,14 @@ class LayerReport(Panel):
             width,
             ("on the device", figures.share(len(codes) - codes.count(HOST), len(codes))),
             ("loading", figures.of(codes.count(LOADING), len(codes))),
-            ("slots", figures.count(snapshot.slots_per_layer[self.number])),
+            ("slots", self._slots(snapshot)),
             ("in use", _named(experts_in_use(codes)) or figures.DASH),
         )
+
+    def _slots(self, snapshot: Snapshot) -> str:
+        if snapshot.num_pool_slots:
+            return f"of a pool of {figures.count(snapshot.num_pool_slots)}"
+        return figures.count(snapshot.slots_per_layer[self.number])
 
     def _hit_rate(self, snapshot: Snapshot, width: int) -> Content:
         counters = snapshot.layer_counters[self.number]

@@ -21,6 +21,7 @@ class MemoryBar(Panel):
     """A bar as wide as the budget, divided into its planned parts."""
 
     TITLE: ClassVar[str] = "MEMORY"
+    EXPLAINED: ClassVar[tuple[str, ...]] = ("budget", "held")
 
     def lines(self, snapshot: Snapshot, width: int) -> list[Content]:
         memory = snapshot.memory

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from textwrap import wrap
 from typing import ClassVar
 
 from textual import events
@@ -15,7 +14,7 @@ from textual.message import Message
 from textual.widget import Widget
 
 from app.formatting import figures
-from app.formatting.terms import TERMS
+from app.formatting.terms import explained
 from app.telemetry.panel_history import PanelHistory
 from app.ui.key_map import bindings_of
 from engine.events import Counters, Snapshot
@@ -78,6 +77,10 @@ def outcomes(counters: Counters) -> tuple[tuple[str, int], ...]:
 class Maximisable(Widget):
     """What every panel has, and does with a double click and with its keys."""
 
+    TITLE: ClassVar[str] = ""
+    EXPLAINED: ClassVar[tuple[str, ...]] = ()
+    """Terms that are explained below the panel when it is maximised, and first in its help; keys of `TERMS`."""
+
     def __init__(
         self, widget_id: str | None = None, history: PanelHistory | None = None, *, is_maximised: bool = False
     ) -> None:
@@ -108,9 +111,6 @@ class Panel(Maximisable, can_focus=True):
     """A few lines made from the snapshot; drawn again only when they changed. Maximised, it has a screen's room."""
 
     FOCUS_ON_CLICK = False
-    TITLE: ClassVar[str] = ""
-    EXPLAINED: ClassVar[tuple[str, ...]] = ()
-    """Terms that are explained below the panel when it is maximised; keys of `TERMS`."""
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_of("panel")]
 
     @dataclass
@@ -158,11 +158,7 @@ class Panel(Maximisable, can_focus=True):
 
     def _explanations(self, width: int) -> list[Content]:
         """One sentence for each term, after an empty line; wrapped to `width` columns."""
-        lines = [
-            Content.styled(line, "$quiet")
-            for term in self.EXPLAINED
-            for line in wrap(f"{term}: {TERMS[term]}", max(20, width), subsequent_indent="  ")
-        ]
+        lines = [Content.styled(line, "$quiet") for line in explained(self.EXPLAINED, width)]
         return [Content(""), *lines] if lines else []
 
     def _compose_lines(self) -> None:

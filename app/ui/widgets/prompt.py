@@ -11,6 +11,7 @@ from textual.binding import BindingType
 from textual.message import Message
 from textual.strip import Strip
 
+from app.chat.attachments import dropped
 from app.chat.pasted import PastedTexts
 from app.chat.prompt_history import PromptHistory
 from app.formatting.sanitise import visible
@@ -30,6 +31,8 @@ class Prompt(TextField):
         """The user sent a text."""
 
         text: str
+        shown: str
+        """As it stood there: with marks for long texts that were pasted."""
 
     @dataclass
     class CommandListKey(Message):
@@ -46,7 +49,7 @@ class Prompt(TextField):
             compact=True,
             highlight_cursor_line=False,
         )
-        self.placeholder = "Type a message  ·  / for commands"
+        self.placeholder = "Type a message  ·  / for commands  ·  @ for files"
         self.has_command_list = False
         """A list of commands is open: it takes the keys that move in it."""
         self._history = history or PromptHistory()
@@ -85,10 +88,13 @@ class Prompt(TextField):
         return True
 
     async def _on_paste(self, event: events.Paste) -> None:
-        """A long text becomes a mark: laying it out would take seconds."""
+        """A long text becomes a mark: laying it out would take seconds. The path of a file that was dropped on the
+        terminal becomes a mention of it."""
         event.stop()
         event.prevent_default()
         text = self._pasted.shorten(event.text.replace("\r\n", "\n").replace("\r", "\n"))
+        if names := dropped(event.text):
+            text = f"{names} "
         self.replace(visible(text), *self.selection, maintain_selection_offset=False)
         self.focus()
 
@@ -129,6 +135,19 @@ class Prompt(TextField):
             self.move_cursor(self.document.start)
         super().redo()
 
+    @property
+    def text_before_cursor(self) -> str:
+        """The line up to the cursor; empty while something is selected."""
+        row, column = self.cursor_location
+        return self.document.get_line(row)[:column] if self.selection.is_empty else ""
+
+    def replace_before_cursor(self, length: int, text: str) -> None:
+        """Put a text in place of so many characters before the cursor."""
+        row, column = self.cursor_location
+        self.history.checkpoint()
+        self.replace(text, (row, column - length), (row, column))
+        self.move_cursor((row, column - length + len(text)))
+
     def set_text(self, text: str) -> None:
         """Replace the text, cursor at the end. A long one shows as a mark. Undo restores the text before."""
         self._replace_all(self._pasted.shorten(text))
@@ -141,7 +160,7 @@ class Prompt(TextField):
 
     def submit(self) -> None:
         """Send what there is, if anything. What is typed from now on is the next message."""
-        text = self.whole_text
+        text, shown = self.whole_text, self.text
         if not text:
             return
         draft = self._draft if self._place < len(self._history.texts) else ""
@@ -150,7 +169,7 @@ class Prompt(TextField):
         self._place, self._draft = len(self._history.texts), ""
         self.text = draft  # what was begun before an earlier text was recalled
         self.move_cursor(self.document.end)
-        self.post_message(self.Submitted(text))
+        self.post_message(self.Submitted(text, shown))
 
     def clear_draft(self) -> bool:
         """Empty the prompt; undo and the history restore the text. False when it is empty."""
@@ -197,7 +216,7 @@ class Prompt(TextField):
     def _delete_mark(self) -> bool:
         """A mark goes as a whole."""
         row, column = self.cursor_location
-        length = self._pasted.mark_before(self.document.get_line(row)[:column]) if self.selection.is_empty else 0
+        length = self._pasted.mark_before(self.text_before_cursor)
         if length:
             self.delete((row, column - length), (row, column))
         return bool(length)

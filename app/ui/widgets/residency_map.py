@@ -63,7 +63,7 @@ class ResidencyMap(Widget, can_focus=True):
         if codes == self._codes and self.layout_plan is not None:
             return
         self._snapshot, self._codes = snapshot, codes
-        shape = (tuple(map(len, codes)), snapshot.slots_per_layer)
+        shape = (tuple(map(len, codes)), snapshot.slots_per_layer, snapshot.num_pool_slots)
         if shape != self._shape or self.layout_plan is None:
             self._shape = shape
             self._plan()
@@ -86,7 +86,8 @@ class ResidencyMap(Widget, can_focus=True):
 
     def layout_for(self, height: int) -> HeatLayout | None:
         """How the map would be laid out in its width and that many lines."""
-        slots = self._snapshot.slots_per_layer if self._snapshot else ()
+        is_known = self._snapshot is not None and not self._snapshot.num_pool_slots
+        slots = self._snapshot.slots_per_layer if self._snapshot is not None and is_known else ()
         return plan_layout(
             len(self._codes),
             max(map(len, self._codes), default=0),

@@ -11,6 +11,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from app.formatting import figures
+from app.formatting.terms import explained
 from app.telemetry.expert_use import HOT
 from app.ui.key_map import bindings_of
 from app.ui.widgets.panel import Maximisable, heading, wrapped
@@ -44,13 +45,16 @@ def legend(*, is_by_slot: bool = False, are_halves: bool = False) -> list[Conten
 class ResidencyPanel(Maximisable, Vertical):
     """Experts on the device, of all."""
 
-    TITLE = "RESIDENCY"
+    TITLE: ClassVar[str] = "RESIDENCY"
+    EXPLAINED: ClassVar[tuple[str, ...]] = ("resident", "hot")
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_of("panel")]
 
     def compose(self) -> ComposeResult:
         yield Static(id="residency-heading", markup=False)
         yield Static(id="residency-legend", markup=False)
         yield ResidencyMap("residency-map")
+        if self.is_maximised:
+            yield Static(id="residency-terms", markup=False)
 
     def on_mount(self) -> None:
         self.call_after_refresh(self._show_nothing)
@@ -61,6 +65,8 @@ class ResidencyPanel(Maximisable, Vertical):
 
     def on_resize(self) -> None:
         """Draw the key and heading again once the map knows its room."""
+        if self.is_maximised:
+            self.query_one("#residency-terms", Static).update("\n".join(explained(self.EXPLAINED, self.size.width)))
         self.call_after_refresh(self._describe)
 
     def show(self, snapshot: Snapshot) -> None:

@@ -20,6 +20,8 @@ from textual.selection import Selection
 from textual.strip import Strip
 from textual.widget import Widget
 
+from app.ui.code_colours import CODE
+
 
 class Span(NamedTuple):
     """Characters `start` to `end` of a line, of match number `match`."""
@@ -109,7 +111,8 @@ class TextLines(Widget):
         self.refresh(layout=True)
 
     def _texts(self) -> list[str]:
-        return [strip.text.rstrip() for strip in self._strips]
+        """The lines as they are searched and copied: empty where one is the app's own, such as that above code."""
+        return ["" if _is_of_the_app(strip) else strip.text.rstrip() for strip in self._strips]
 
     def _lay_out(self, width: int) -> None:
         if width != self._strips_width and width > 0:
@@ -163,6 +166,10 @@ def spans_of(lines: list[str], pattern: re.Pattern[str]) -> Iterable[tuple[int, 
             indent = len(lines[line]) - len(lines[line].lstrip()) if line > y else 0
             if max(start, indent) < end:
                 yield line, Span(max(start, indent), end, number)
+
+
+def _is_of_the_app(strip: Strip) -> bool:
+    return any(segment.style is not None and CODE in segment.style.meta for segment in strip)
 
 
 def _marked(strip: Strip, start: int, end: int, style: Style) -> Strip:

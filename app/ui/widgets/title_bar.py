@@ -10,6 +10,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from app.formatting import figures
+from app.formatting.sanitise import visible
 from engine.config import APPROX, EXACT
 
 GLYPHS = {EXACT: "◆", APPROX: "≈"}
@@ -69,9 +70,10 @@ class TitleBar(Horizontal):
         yield Static(Content.styled(f"ctx {figures.DASH}", "$quiet"), id="context-meter", markup=False)
         yield ModeBadge("mode-badge")
 
-    def show_chat(self, domain: str, model: str, version: tuple[int, int] = (1, 1)) -> None:
-        """Name the chat, and which of its versions it is where there are several."""
+    def show_chat(self, domain: str, model: str, version: tuple[int, int] = (1, 1), preset: str = "") -> None:
+        """Name the chat, its preset, and which of its versions it is where there are several."""
         parts: list[str | tuple[str, str]] = [("moe-chat", "bold $primary"), (" · ", "$faint"), domain]
+        parts += [(" · ", "$faint"), visible(preset)] if preset else []
         parts += [(" · ", "$faint"), "version {} of {}".format(*version)] if version[1] > 1 else []
         parts += [(" · ", "$faint"), (model, "$quiet")] if model else []
         self._update("#title", Content.assemble(*parts))

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
 from rich.style import Style
 from rich.text import Text
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
+from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Static
 
-from app.chat import footnote
+from app.chat import attachments, footnote
 from app.chat.exchange import Exchange
 from app.formatting.sanitise import visible
+from app.ui.code_colours import CLICK, CODE
 from app.ui.key_map import bindings_of, key_for
 from app.ui.widgets.answer_text import FinishedAnswer, LiveAnswer
 from app.ui.widgets.footnote_lines import FootnoteLines
@@ -43,7 +47,7 @@ class TurnWidget(Widget, can_focus=True):
 
     exchange: Exchange
 
-    def on_click(self) -> None:
+    def on_click(self, event: events.Click) -> None:
         """A click takes the focus; selecting with the mouse does not."""
         if not self.screen.get_selected_text():
             self.focus(scroll_visible=False)
@@ -95,7 +99,8 @@ class QuestionTurn(TextLines, TurnWidget, can_focus=True):
     def is_long(self) -> bool:
         """It is folded unless asked for."""
         text = self.exchange.question.text
-        return len(text) > SHOWN_CHARACTERS or text.count("\n") >= SHOWN_LINES
+        is_long = len(text) > SHOWN_CHARACTERS or text.count("\n") >= SHOWN_LINES
+        return is_long or bool(self.exchange.question.attachments)
 
     def renderable(self, *, is_seen: bool) -> Text:
         text, note = self.exchange.question.text, ""
@@ -106,10 +111,20 @@ class QuestionTurn(TextLines, TurnWidget, can_focus=True):
             hidden = len(text) - len(shown)
             note = f"\n… {hidden:,} more of {len(text):,} characters" if hidden else ""
             note += "" if self._is_open else f"  ·  {key_for(self, 'turn.fold')} shows them"
+        files = self._files()
         versions = footnote.versions(self.exchange.question_place, partial(key_for, self))
         note += f"\n{versions}" if versions else ""
         quiet = Style(color=self.app.theme_variables["quiet"])
-        return Text.assemble(visible(shown), (note, quiet), overflow="fold")
+        return Text.assemble(visible(shown), (files, quiet), (note, quiet), overflow="fold")
+
+    def _files(self) -> str:
+        """The files that were sent with it, a line each; open what is in them, too."""
+        lines = []
+        for attachment in self.exchange.question.attachments:
+            lines.append(f"{'▾' if self._is_open else '▸'} {attachment.name}  ({attachments.about(attachment)})")
+            if self._is_open:
+                lines += [f"  {line}" for line in attachment.text[:_OPEN_CHARACTERS].expandtabs(4).splitlines()]
+        return visible("".join(f"\n{line}" for line in lines))
 
     def refresh_notes(self) -> None:
         self.refresh_text()
@@ -130,6 +145,14 @@ class Notice(Static):
 class AnswerTurn(Vertical, TurnWidget, can_focus=True):
     """An answer: live while it is written, then few widgets made from its record."""
 
+    @dataclass
+    class CodeClicked(Message):
+        """A block of code was clicked, to copy or to save it."""
+
+        exchange: Exchange
+        number: int
+        click: str
+
     def __init__(self, exchange: Exchange, *, shows_thinking: bool) -> None:
         super().__init__()
         self.exchange = exchange
@@ -149,6 +172,14 @@ class AnswerTurn(Vertical, TurnWidget, can_focus=True):
         self.show_left_out()
         self.show_changes()
         self.show_thinking()
+
+    def on_click(self, event: events.Click) -> None:
+        """A click above a block of code copies or saves it, and does not take the focus."""
+        meta = event.style.meta
+        if CLICK in meta:
+            event.stop()
+            event.prevent_default()
+            self.post_message(self.CodeClicked(self.exchange, meta[CODE], meta[CLICK]))
 
     @property
     def _text(self) -> str:

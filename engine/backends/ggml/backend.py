@@ -41,12 +41,18 @@ class GgmlBackend:
 
     name = "ggml"
 
-    def __init__(self, model: Path, is_cancelled: Callable[[], bool], kv_type: str = "f16") -> None:
-        """Inspects a checkpoint folder or a GGUF file. Raises UnsupportedModelError, CheckpointError, ConfigError,
-        WaitCancelled."""
+    def __init__(
+        self,
+        model: Path,
+        is_cancelled: Callable[[], bool],
+        config_folder: Path | None = None,
+        kv_type: str = "f16",
+    ) -> None:
+        """Inspects a checkpoint folder, or a GGUF file with what a `config_folder` adds to it. Raises
+        UnsupportedModelError, CheckpointError, ConfigError, WaitCancelled."""
         self._ggml = load_library()
         self.label = self._ggml.label
-        self._files = open_model_files(model)
+        self._files = open_model_files(model, config_folder)
         self._spec = spec = read_spec(self._files.stored)
         if is_cancelled():
             raise WaitCancelled("Stopped.")
@@ -140,7 +146,8 @@ class GgmlBackend:
             self._decode_scratch.close()
         self._decode_scratch = Scratch(self._ggml)
         self._decode_scratch.allocate(*(graph for each in self.loaded.formats for graph in each.graphs))
-        self.decoder.ask_next_in({layer for layer, ahead in enumerate(prefetching.targets) if layer + 1 in ahead})
+        targets = prefetching.targets if prefetching.forecaster is self.lookahead else []
+        self.decoder.ask_next_in({layer for layer, ahead in enumerate(targets) if layer + 1 in ahead})
 
     def unbind(self) -> None:
         """See Backend."""

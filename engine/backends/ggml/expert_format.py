@@ -21,6 +21,7 @@ from engine.backends.ggml.made_weights import in_pairs, takes_pairs
 from engine.backends.ggml.memory import Memory, values
 from engine.backends.ggml.model_spec import ExpertWeights
 from engine.backends.ggml.tensor_types import F32, I32
+from engine.experts.formats.bound_slots import BoundSlots
 from engine.experts.formats.sums import RunningSum
 
 MAX_ROWS: Final = 256
@@ -84,10 +85,9 @@ class GgmlFormat:
         """The address of the slot."""
         return slot.data_ptr()
 
-    def bind_slots(self, slots: Mapping[int, torch.Tensor]) -> dict[int, int]:
+    def bind_slots(self, slots: Mapping[int, torch.Tensor]) -> Mapping[int, int]:
         """See ExpertFormat. Builds the decode graphs over these slots, which must be equally spaced."""
-        bound = {number: self.bind(slot) for number, slot in slots.items()}
-        addresses = list(bound.values())
+        addresses = [self.bind(slot) for slot in slots.values()]
         self._base, self._num_slots = addresses[0], len(addresses)
         self._stride = addresses[1] - addresses[0] if len(addresses) > 1 else self.slot_bytes
         if any(address != self._base + i * self._stride for i, address in enumerate(addresses)):
@@ -96,7 +96,7 @@ class GgmlFormat:
             self._builder.close()
         self._builder = GraphBuilder(self._ggml, 16 + _MAX_TENSORS * self._top_k, self._top_k, _MAX_TENSORS)
         self._graphs = [self._decode_graph(self._builder, count) for count in range(1, self._top_k + 1)]
-        return bound
+        return BoundSlots(lambda number: self.bind(slots[number]))
 
     def sum_of(self, hidden: torch.Tensor, weights: torch.Tensor) -> RunningSum:
         """See ExpertFormat."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -10,16 +11,19 @@ from typing import Any
 import numpy as np
 
 from engine.backends.ggml.families.stored_model import StoredModel
+from engine.backends.ggml.given_config import GivenConfig, num_rows, with_template
 from engine.backends.ggml.model_spec import StoredWeight
 from engine.backends.ggml.number_formats import formats_in_words
 from engine.backends.ggml.tensor_types import BF16, F16, F32
 from engine.backends.ggml.weights import to_float32
-from engine.backends.tokenizers.gguf_tokenizer import GgufTokenizer, read_tokenizer
+from engine.backends.tokenizers.folder_tokenizer import template_of_folder
+from engine.backends.tokenizers.gguf_tokenizer import GgufTokenizer, read_templates, read_tokenizer
+from engine.checkpoint.config_file import text_part
 from engine.checkpoint.file_bytes import read_file
 from engine.checkpoint.gguf.header import GgufFile, GgufTensor, read_gguf
 from engine.checkpoint.gguf.metadata import Metadata
 from engine.checkpoint.gguf.summary import require_runnable
-from engine.sampling.defaults import ModelDefaults
+from engine.sampling.defaults import FILE_NAME, ModelDefaults, read_model_defaults
 from engine.sampling.gguf_defaults import gguf_defaults
 
 _VALUES_AT_ONCE = 1 << 22
@@ -28,27 +32,40 @@ _VALUES_AT_ONCE = 1 << 22
 class GgufFiles:
     """See ModelFiles. One file, or all parts of a split one."""
 
-    def __init__(self, path: Path) -> None:
-        """Reads the header. Raises CheckpointError, UnsupportedModelError."""
-        self.path, self._file = path, read_gguf(path)
-        require_runnable(self._file)
+    def __init__(self, path: Path, given: GivenConfig | None = None) -> None:
+        """Reads the header. What `given` holds is used in place of what the file carries. Raises CheckpointError,
+        UnsupportedModelError, also where file and `given` disagree."""
+        self.path, self._file, self._given = path, read_gguf(path), given
+        require_runnable(self._file, given is not None and given.has_tokenizer)
+        if given is not None:
+            given.require_agreement(self._file)
         self.model_type = self._file.architecture
-        self.stored = _stored_model(self._file)
+        self.stored = _stored_model(self._file, {} if given is None else given.numbers())
         self.number_format = formats_in_words(self.stored)
         self._tokenizer: GgufTokenizer | None = None
 
     def load_tokenizer(self) -> Any:
         """See ModelFiles."""
-        self._tokenizer = read_tokenizer(Metadata(self._file))
-        return self._tokenizer.tokenizer
+        metadata = Metadata(self._file)
+        if self._given is not None and self._given.has_tokenizer:
+            tokenizer = self._given.load_tokenizer(num_rows(self._file))
+            return with_template(tokenizer, read_templates(metadata))
+        self._tokenizer = read_tokenizer(metadata)
+        tokenizer = self._tokenizer.tokenizer
+        if self._given is not None and (template := template_of_folder(self._given.folder)):
+            tokenizer.chat_template = template
+        return tokenizer
 
     @property
     def end_token_sources(self) -> Sequence[Mapping[str, Any]]:
         """See LoadedModel; once the tokenizer is loaded."""
-        return () if self._tokenizer is None else ({"eos_token_id": sorted(self._tokenizer.end_tokens)},)
+        own = () if self._tokenizer is None else ({"eos_token_id": sorted(self._tokenizer.end_tokens)},)
+        return own if self._given is None else (*own, self._given.config, text_part(self._given.config))
 
     def read_defaults(self) -> ModelDefaults:
         """See ModelFiles."""
+        if self._given is not None and os.path.lexists(self._given.folder / FILE_NAME):
+            return read_model_defaults(self._given.folder)
         return gguf_defaults(Metadata(self._file), frozenset())  # what ends an answer: see end_token_sources
 
     def notices(self) -> list[str]:
@@ -66,13 +83,14 @@ class GgufFiles:
         return damaged
 
 
-def _stored_model(file: GgufFile) -> StoredModel:
+def _stored_model(file: GgufFile, given: Mapping[str, object]) -> StoredModel:
     prefix = f"{file.architecture}."
     numbers: dict[str, object] = {
         key.removeprefix(prefix): tuple(value) if isinstance(value, array) else value
         for key, value in file.metadata.items()
         if key.startswith(prefix)
     }
+    numbers = {**given, **numbers}
     weights = {tensor.name: _weight(tensor) for tensor in file.tensors.values()}
     if "token_embd.weight" in weights and len(weights["token_embd.weight"].shape) == 2:
         numbers.setdefault("vocab_size", weights["token_embd.weight"].shape[1])

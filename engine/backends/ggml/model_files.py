@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from engine.backends.ggml.families.stored_model import StoredModel
 from engine.backends.ggml.gguf_model import GgufFiles
+from engine.backends.ggml.given_config import read_given_config
 from engine.backends.ggml.safetensors_model import SafetensorsFiles
 from engine.sampling.defaults import ModelDefaults
 
@@ -42,6 +43,9 @@ class ModelFiles(Protocol):
         ...
 
 
-def open_model_files(path: Path) -> ModelFiles:
-    """Inspects a folder or a GGUF file. Raises UnsupportedModelError, CheckpointError."""
-    return SafetensorsFiles(path) if path.is_dir() else GgufFiles(path)
+def open_model_files(path: Path, config_folder: Path | None = None) -> ModelFiles:
+    """Inspects a folder or a GGUF file. `config_folder`: what to use beside a GGUF file. Raises UnsupportedModelError,
+    CheckpointError."""
+    if path.is_dir():
+        return SafetensorsFiles(path)
+    return GgufFiles(path, None if config_folder is None else read_given_config(config_folder))

@@ -29,16 +29,22 @@ class FastTokenizer:
     clean_up_tokenization_spaces = False
 
     def __init__(
-        self, backend: Tokenizer, special: SpecialTokens, chat_template: str | Mapping[str, str] | None, name: str
+        self,
+        backend: Tokenizer,
+        special: SpecialTokens,
+        chat_template: str | Mapping[str, str] | None,
+        name: str,
+        special_texts: Mapping[str, str] | None = None,
     ) -> None:
-        """`name` is the file that it was made from. A template is a text, or several by name."""
+        """`name` is what it was made from. A template is a text, or several by name. `special_texts`: such as
+        `eos_token`, which templates may ask for; None: those of `special`."""
         self.backend_tokenizer = backend
         self.chat_template = chat_template
         self.name_or_path = name
         self.bos_token_id, self.eos_token_id = special.bos, special.eos
         self.unk_token_id, self.pad_token_id = special.unk, special.pad
         self.added_tokens_decoder: dict[int, AddedToken] = backend.get_added_tokens_decoder()
-        self.special_tokens_map = {
+        self.special_tokens_map: Mapping[str, str | None] = special_texts or {
             f"{part}_token": backend.id_to_token(number)
             for part in ("bos", "eos", "unk", "pad")
             if (number := getattr(special, part)) is not None

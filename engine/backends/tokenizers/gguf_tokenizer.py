@@ -84,7 +84,7 @@ def read_tokenizer(metadata: Metadata) -> GgufTokenizer:
     _add_tokens(backend, vocabulary, {number for number in steering if number is not None})
     _add_frame(metadata, backend, special, adds_bos)
     by_text = {number for number in vocabulary.of_kind(CONTROL) if vocabulary.tokens[number] in _ENDS_BY_TEXT}
-    tokenizer = FastTokenizer(backend, special, _templates(metadata), str(metadata.file.paths[0]))
+    tokenizer = FastTokenizer(backend, special, read_templates(metadata), str(metadata.file.paths[0]))
     return GgufTokenizer(tokenizer, frozenset({number for number in ends if number is not None} | by_text))
 
 
@@ -169,7 +169,7 @@ def _add_frame(metadata: Metadata, backend: Tokenizer, special: SpecialTokens, a
     backend.post_processor = TemplateProcessing(single=pieces, special_tokens=used)
 
 
-def _templates(metadata: Metadata) -> str | dict[str, str] | None:
+def read_templates(metadata: Metadata) -> str | dict[str, str] | None:
     """The chat template; several by name where there are more than the default one."""
     found: dict[str, str] = {}
     names_key = "tokenizer.chat_templates"

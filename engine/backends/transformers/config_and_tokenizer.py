@@ -23,7 +23,7 @@ def library_config(folder: Path) -> Any:
         if "model type" in text or "trust_remote_code" in text or "Unrecognized model" in text:
             raise UnsupportedModelError(
                 f"{folder / 'config.json'} names an architecture that transformers does not know.",
-                "It would need code from the model's folder, which is never run. See the README for what is supported.",
+                "It would need code from the model's folder, which is never run. docs/models.md lists what can be run.",
             ) from error
         raise CheckpointError(
             f"{folder / 'config.json'} cannot be read: {' '.join(text.split())[:300]}", "Fetch it again."

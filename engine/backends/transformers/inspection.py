@@ -20,7 +20,7 @@ from engine.backends.transformers.memory_needs import MemoryNeeds, chunk_needs
 from engine.backends.transformers.meta_model import MetaModel, build_on_meta
 from engine.backends.transformers.rotary import fix_for_shapes
 from engine.backends.transformers.stored_weights import StoredWeights, WithheldModule, sort_weights
-from engine.checkpoint.architectures import DENSE, MISSING_INTERFACE
+from engine.checkpoint.architectures import ANOTHER_MODEL, DENSE, MISSING_INTERFACE
 from engine.checkpoint.config_file import read_config_file
 from engine.checkpoint.cross_check import check_against_config
 from engine.checkpoint.index import TensorEntry, read_index
@@ -119,9 +119,7 @@ def _check_supported(model: Any, modules: Sequence[WithheldModule]) -> None:
     if not modules:
         has_experts = any("experts" in key for key, _ in model.named_modules())
         reason = MISSING_INTERFACE if has_experts else DENSE
-        raise UnsupportedModelError(
-            f"{name!r} cannot be run: {reason}.", "Pick a Mixture-of-Experts model; see the README."
-        )
+        raise UnsupportedModelError(f"{name!r} cannot be run: {reason}.", ANOTHER_MODEL)
     for withheld in modules:
         names = set(withheld.parameters)
         up = "gate_up_proj" if withheld.module.has_gate else "up_proj"
@@ -129,7 +127,7 @@ def _check_supported(model: Any, modules: Sequence[WithheldModule]) -> None:
         if not wanted <= names:
             raise UnsupportedModelError(
                 f"{name!r} cannot be run: {withheld.name} holds {sorted(names)}, not {sorted(wanted)}.",
-                "Pick another Mixture-of-Experts model; see the README.",
+                ANOTHER_MODEL,
             )
         for parameter in withheld.parameters.values():
             stored = {part.entry.dtype for parts in parameter.parts.values() for part in parts}
@@ -160,7 +158,7 @@ def _probed(model: Any, modules: Sequence[WithheldModule]) -> tuple[MemoryNeeds,
         if probe.top_k is None:
             raise UnsupportedModelError(
                 f"{model.config.model_type!r} cannot be run: {withheld.name} takes no part in its forward.",
-                "Pick another Mixture-of-Experts model; see the README.",
+                ANOTHER_MODEL,
             )
         top_ks.append(probe.top_k)
     return needs, tuple(top_ks)

@@ -20,6 +20,7 @@ from transformers.monkey_patching import patch_output_recorders
 from transformers.utils import ContextManagers
 
 from engine.backends.transformers.experts_interface import EXPERTS_IMPLEMENTATION
+from engine.checkpoint.architectures import ANOTHER_MODEL
 from engine.checkpoint.index import TensorEntry
 from engine.errors import MoeChatError, UnsupportedModelError
 from offload.errors import OffloadError
@@ -52,7 +53,7 @@ def build_on_meta(config: Any, entries: Iterable[TensorEntry]) -> MetaModel:
             raise UnsupportedModelError(
                 f"{config.model_type!r} cannot be run: its experts class does not carry the experts interface of "
                 "transformers.",
-                "Pick another Mixture-of-Experts model; see the README.",
+                ANOTHER_MODEL,
             ) from error
         raise UnsupportedModelError(
             f"{config.model_type!r} cannot be built as its config.json describes it: {type(error).__name__}: {text}",
@@ -84,7 +85,7 @@ def _class_of(config: Any) -> tuple[Any, Any]:
     if type(config) not in mapping:
         raise UnsupportedModelError(
             f"{config.model_type!r} is not a causal language model that can be run here.",
-            "Pick a Mixture-of-Experts model; see the README.",
+            ANOTHER_MODEL,
         )
     model_class = _get_model_class(config, mapping)
     text_class = config.sub_configs.get("text_config")

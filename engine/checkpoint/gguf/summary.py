@@ -49,17 +49,18 @@ def summarise_gguf(path: Path) -> GgufSummary:
     )
 
 
-def require_runnable(file: GgufFile) -> None:
-    """Raises UnsupportedModelError for a model that no family runs, and says why."""
-    if problem := problem_of(file):
-        raise UnsupportedModelError(
-            f"{file.paths[0]} cannot be run: {problem}.",
-            f"As GGUF files these are run: {', '.join(GGUF_FAMILIES)}. Use another model's safetensors checkpoint.",
-        )
+def require_runnable(file: GgufFile, has_tokenizer: bool = False) -> None:
+    """Raises UnsupportedModelError for a model that no family runs, and says why. `has_tokenizer`: one was given beside
+    the file."""
+    if problem := problem_of(file, has_tokenizer):
+        hint = f"As GGUF files these are run: {', '.join(GGUF_FAMILIES)}. Use another model's safetensors checkpoint."
+        if not problem_of(file, has_tokenizer=True):
+            hint = "Name the folder or the Hugging Face id of the model that it was made from: --config DIR-or-id."
+        raise UnsupportedModelError(f"{file.paths[0]} cannot be run: {problem}.", hint)
 
 
-def problem_of(file: GgufFile) -> str:
-    """Why no family runs it; empty: one may."""
+def problem_of(file: GgufFile, has_tokenizer: bool = False) -> str:
+    """Why no family runs it; empty: one may. `has_tokenizer`: one was given beside the file."""
     is_known, may_be_dense = file.architecture in GGUF_FAMILIES, file.architecture == _WITH_OR_WITHOUT_EXPERTS
     if (may_be_dense or not is_known) and file.metadata.get(f"{file.architecture}.expert_count", 0) == 0:
         return DENSE
@@ -68,6 +69,6 @@ def problem_of(file: GgufFile) -> str:
     unknown = next((tensor for tensor in file.tensors.values() if not tensor.is_known), None)
     if unknown is not None:
         return f"{shown(unknown.name)} is stored as {unknown.type_name}, which is not known"
-    if not isinstance(file.metadata.get(_TOKENS), Strings):
-        return f"it carries no tokenizer ({_TOKENS})"
+    if not (has_tokenizer or isinstance(file.metadata.get(_TOKENS), Strings)):
+        return f"it carries no tokenizer ({_TOKENS}); --config can name one"
     return ""

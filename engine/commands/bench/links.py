@@ -11,7 +11,7 @@ COPY_HIDDEN, RATIO_OF_PAPER = "A", "B"
 """A: one copy takes 0.95 of a layer's time, as in the paper's best case. B: load-on-demand costs 1.75x all-resident,
 the paper's ratio."""
 PAPER_RATIO = 1.75
-_COPY_SHARE_OF_LAYER = 0.95
+COPY_SHARE_OF_LAYER = 0.95
 
 
 def check_link(name: str) -> None:
@@ -25,7 +25,7 @@ def fixed_rate(name: str, engine: OffloadedModel, layer_s: float) -> float | Non
     if name == OWN:
         return None
     if name == COPY_HIDDEN:
-        return engine.loaded.plan.geometry.largest_expert_bytes / (_COPY_SHARE_OF_LAYER * layer_s)
+        return engine.loaded.plan.geometry.largest_expert_bytes / (COPY_SHARE_OF_LAYER * layer_s)
     return parse_rate(name)
 
 

@@ -34,6 +34,7 @@ from engine.commands.bench.workload import (
 from engine.commands.task_outcome import OnTaskProgress, TaskOutcome
 from engine.config import APPROX, EngineConfig
 from offload.policies.eviction import EvictionPolicy, make_eviction
+from offload.policies.inputs import PolicyInputs
 from offload.policies.slot_planning.curve import mean_curves
 from offload.policies.slot_planning.nonuniform import plan_nonuniform
 from offload.replay.belady import belady_pool_loads
@@ -201,8 +202,12 @@ class _Bench:
         variant, slots = VARIANTS[name], self._slots_of(name)
         if variant.mode == APPROX or bytes_per_s is None:
             return None
+        policies, weights = (variant.eviction, variant.prefetch, variant.depth), self._engine.tuned.weights
+        geometry = self._engine.loaded.plan.geometry
         virtual = [
-            VirtualRun(task, variant, slots, run.initial, bytes_per_s, times, self._engine.tuned.weights)
+            VirtualRun(
+                *(task, policies, slots, run.initial, bytes_per_s, times), PolicyInputs(geometry, weights=weights)
+            )
             for task, run in zip(tasks, runs, strict=True)
         ]
         return statistics.fmean(run.tpot_s() for run in virtual)

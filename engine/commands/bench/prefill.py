@@ -28,6 +28,7 @@ from engine.config import FULL_LAYER, RING, EngineConfig
 from engine.errors import ConfigError
 from engine.experts.prefill import LayerPrefill
 from engine.profiles.prompt_sets import shipped_domains
+from offload.slot_groups import SlotGroups
 
 _RESIDENCY = 0.5
 _WHOLE, _SELECTIVE, _PIPELINE = "full layers", "selective", "one at a time"
@@ -109,7 +110,7 @@ class _Bench:
 
     def _run(self, path: str, rate: float | None, prompt: list[int]) -> _Run:
         engine = self._engine
-        engine.rebuild(self._config(path, rate), self._slots)
+        engine.rebuild(self._config(path, rate), SlotGroups.per_layer(self._slots))
         if isinstance(engine.prefill, LayerPrefill):
             engine.prefill.switch_tok = [1 if path == _WHOLE else _NEVER] * len(engine.layers)
         warm_up(engine, first_experts(self._slots))

@@ -11,6 +11,7 @@ from engine.commands.bench.workload import Task, share_of_experts
 from engine.commands.task_outcome import OnTaskProgress
 from engine.config import APPROX, EngineConfig
 from offload.counters import Counters
+from offload.slot_groups import SlotGroups
 
 ALPHAS = (0.0, 0.02, 0.05, 0.1, 0.2)
 QUICK_ALPHAS = (0.0, 0.05, 0.2)
@@ -72,7 +73,7 @@ def _distance(
     divergences: list[list[float]] = []
     num_agreeing, total = 0, Counters()
     for task in tasks:
-        engine.rebuild(config, slots)
+        engine.rebuild(config, SlotGroups.per_layer(slots))
         engine.set_mode(APPROX)
         engine.decoder.prefill(task.prompt, lambda done_tok: None)
         before = engine.cache.total_counters()

@@ -11,17 +11,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from engine.commands.bench.variants import Variant
 from engine.commands.bench.virtual_link import VirtualClock, VirtualLink
 from engine.commands.bench.workload import Task
 from engine.lookahead.prefetching import Prefetching
 from offload.geometry import Geometry
 from offload.link.slot_pool import SlotPool
 from offload.policies.eviction import make_eviction
-from offload.policies.eviction.history import HistoryWeights
+from offload.policies.forecast import forecaster_of
+from offload.policies.inputs import PolicyInputs
 from offload.policies.prefetch import make_prefetcher
+from offload.policies.routing_observer import RoutingFeed
 from offload.residency.cache import ExpertCache
 from offload.residency.warming import warm_layers
+from offload.slot_groups import SlotGroups
 
 _SCALE = 1024
 
@@ -58,30 +60,38 @@ class RecordedLookahead:
 
 
 class VirtualRun:
-    """One variant of policies on one task."""
+    """One set of policies on one task."""
 
     def __init__(
         self,
         task: Task,
-        variant: Variant,
-        slots_per_layer: Sequence[int],
+        policies: tuple[str, str, int],
+        slots: Sequence[int] | SlotGroups,
         initial: Sequence[Sequence[int]],
         bytes_per_s: float,
         times: StepTimes,
-        weights: HistoryWeights | None = None,
+        inputs: PolicyInputs | None = None,
     ) -> None:
-        """`initial[l]`: the experts of layer l resident when decode begins. `weights`: of history eviction."""
+        """`policies`: eviction, prefetcher and prefetch depth. `initial[l]`: the experts of layer l resident when
+        decode begins. `inputs`: of the policies; None: their defaults."""
+        eviction, prefetch, depth = policies
         self._trace, self._times = task.trace.decode_only(), times
         geometry = _scaled_down(self._trace.geometry)
         self._clock = VirtualClock()
         self._link = VirtualLink(self._clock, bytes_per_s / _SCALE)
-        pool = SlotPool(slots_per_layer, [layer.expert_bytes for layer in geometry.layers])
-        self.cache = ExpertCache(geometry, pool, self._link, make_eviction(variant.eviction, geometry, weights))
+        groups = slots if isinstance(slots, SlotGroups) else SlotGroups.per_layer(slots)
+        pool = SlotPool(groups.slots, groups.slot_bytes(geometry))
+        inputs = inputs or PolicyInputs(geometry)
+        inputs.depth = depth
+        policy = make_eviction(eviction, inputs)
+        self.cache = ExpertCache(geometry, pool, self._link, policy, groups.group_of_layer)
         self._lookahead = RecordedLookahead(task)
-        prefetcher = make_prefetcher(variant.prefetch, variant.depth)
+        prefetcher = make_prefetcher(prefetch, inputs)
+        forecaster = forecaster_of(prefetcher.source, self._lookahead, inputs)
         self._prefetching = Prefetching(
-            self.cache, self._link, self._lookahead, prefetcher, geometry, always_predict=False, clock=self._clock
+            self.cache, self._link, forecaster, prefetcher, geometry, always_predict=False, clock=self._clock
         )
+        self._feed = RoutingFeed(inputs.observers)
         self._prefetching.set_expert_compute_s(times.expert_s)
         warm_layers(self.cache, initial)
 
@@ -100,13 +110,19 @@ class VirtualRun:
 
     def _layer(self, step: int, layer: int, experts: list[int]) -> None:
         self._compute(self._times.layer_s - len(experts) * self._times.expert_s)
+        self._feed.decoded(layer, experts)
         leases = self.cache.acquire(layer, experts, lambda: self._scores(step, layer), wait=lambda copy: copy.wait())
-        self._prefetching.look_ahead(layer, experts, leases)
+        asks_late = self._prefetching.waits_for_first_expert
+        if not asks_late:
+            self._prefetching.look_ahead(layer, experts, leases)
         waited_s = 0.0
         for lease in sorted(leases, key=lambda lease: lease.copy is not None):
             if lease.copy is not None:
                 waited_s += lease.copy.wait()
             self._compute(self._times.expert_s)
+            if asks_late:
+                self._prefetching.look_ahead(layer, experts, leases)
+                asks_late = False
         self._prefetching.layer_ended(layer, waited_s)
         self.cache.release(layer)
 

@@ -24,6 +24,7 @@ from offload.errors import WaitCancelled
 from offload.replay.trace import RoutingTrace
 from offload.replay.trace_writer import TraceWriter
 from offload.residency.warming import warm_layers
+from offload.slot_groups import SlotGroups
 
 _MAX_PROMPT_TOK = 160
 _LAYERS_AHEAD = 2
@@ -69,7 +70,7 @@ def engine_for_bench(engine: OffloadedModel, is_cancelled: Callable[[], bool]) -
     empty expert cache. Raises BudgetError when memory is too small for all experts, and WaitCancelled in a forward.
     """
     require_free(engine.loaded.plan.geometry.expert_bytes_total, "Holding every expert, to measure the floor,")
-    kept = engine.config, engine.budget.slots_per_layer
+    kept = engine.config, engine.budget.groups
     state, was_approx, after_layer = engine.state, engine.state.is_approx, engine.state.after_layer
 
     def stop_if_cancelled(layer: int) -> None:
@@ -88,7 +89,7 @@ def engine_for_bench(engine: OffloadedModel, is_cancelled: Callable[[], bool]) -
 def make_all_resident(engine: OffloadedModel, config: EngineConfig) -> None:
     """Rebuilds the engine with a slot for every expert, and fills them."""
     slots = all_slots(engine)
-    engine.rebuild(config, slots)
+    engine.rebuild(config, SlotGroups.per_layer(slots))
     warm_up(engine, first_experts(slots))
 
 
@@ -165,13 +166,13 @@ def _recording_forecasts(engine: OffloadedModel, forecasts: list[list[dict[int, 
 def run_task(
     engine: OffloadedModel,
     config: EngineConfig,
-    slots_per_layer: Sequence[int],
+    slots: Sequence[int] | SlotGroups,
     task: Task,
     warm: Sequence[Sequence[int]] | None = None,
 ) -> Run:
-    """Runs the task under `config`, from an empty expert cache or one warmed with `warm`. Rebuilds the engine. Raises
-    WaitCancelled."""
-    engine.rebuild(config, slots_per_layer)
+    """Runs the task under `config`, with `slots` per layer or in groups, from an empty expert cache or one warmed with
+    `warm`. Rebuilds the engine. Raises WaitCancelled."""
+    engine.rebuild(config, slots if isinstance(slots, SlotGroups) else SlotGroups.per_layer(slots))
     engine.set_mode(config.mode)
     if warm is not None:
         warm_up(engine, warm)

@@ -11,20 +11,20 @@ from engine.backends.tokenizers.gguf_tokenizer import read_tokenizer
 from engine.backends.transformers.config_and_tokenizer import load_tokenizer
 from engine.chat.chat_template import ChatTemplate
 from engine.chat.thinking_switch import find_choices
+from engine.checkpoint.architectures import ANOTHER_MODEL
 from engine.checkpoint.catalogue import describe_folder
 from engine.checkpoint.gguf.header import read_gguf
 from engine.checkpoint.gguf.location import is_gguf
 from engine.checkpoint.gguf.metadata import Metadata
-from engine.checkpoint.index import checkpoint_files, read_index
 from engine.checkpoint.model_source import local_model
 from engine.checkpoint.shards import choose_shards
+from engine.checkpoint.stored_tensors import checkpoint_files, stored_tensors
 from engine.commands.diagnose.check import FAIL, OK, WARN, Check
 from engine.commands.diagnose.link_trial import try_link
 from engine.commands.plan_model import plan_model
 from engine.config import DEMO_MODEL, EngineConfig, format_bytes
 from engine.demo.location import built_demo
 from engine.demo.model import NEEDED_BYTES
-from engine.plan.budget import slots_in_words
 
 _SLOW_BYTES_PER_S = 200e6
 
@@ -63,7 +63,7 @@ class ModelExamination:
         entry = describe_folder(self._folder)
         if not entry.is_supported:
             self._folder = None if entry.total_bytes is None else self._folder
-            return Check("model", FAIL, f"{name}: {entry.reason}", "Pick another model; see the README.")
+            return Check("model", FAIL, f"{name}: {entry.reason}", ANOTHER_MODEL)
         shape = f"{entry.num_layers} layers, {entry.num_experts} experts, {entry.top_k} a token"
         return Check("model", OK, f"{name}: {entry.architecture}, {shape}, {format_bytes(entry.total_bytes or 0)}")
 
@@ -85,11 +85,10 @@ class ModelExamination:
 
     def _fit(self, folder: Path) -> Check:
         report = plan_model(self._config, folder, self._is_cancelled).report
-        budget, slots = report["budget_bytes"], report["slots_per_layer"]
+        budget, slots = report["budget_bytes"], report["slots"]
         residency, context_tok = report["residency"], report["context_tok"]
         assert isinstance(budget, int)
-        assert isinstance(slots, list)
-        found = f"{format_bytes(budget)}: {slots_in_words(slots)} slots a layer ({residency:.0%} of the experts)"
+        found = f"{format_bytes(budget)}: {slots} ({residency:.0%} of the experts)"
         return Check("fit", OK, f"{found}, context {context_tok} tokens")
 
     def _link(self, folder: Path) -> Check:
@@ -113,7 +112,7 @@ def _counted(model: Path) -> tuple[int, int, str]:
     if is_gguf(model):
         file = read_gguf(model)
         return len(file.paths), len(file.tensors), ""
-    return len(checkpoint_files(model)), len(read_index(model)), " ".join(choose_shards(model).notices)
+    return len(checkpoint_files(model)), len(stored_tensors(model)), " ".join(choose_shards(model).notices)
 
 
 def _tokenizer_of(model: Path) -> Any:

@@ -22,7 +22,6 @@ from engine.commands.verify.whole_model import against_whole_model
 from engine.config import EXACT
 from engine.errors import NonFiniteLogitsError
 from engine.plan import machine
-from engine.plan.budget import slots_in_words
 from offload.errors import WaitCancelled
 
 _QUESTIONS = (
@@ -108,11 +107,11 @@ def _choose(engine: OffloadedModel) -> str:
 
 
 def _heading(engine: OffloadedModel, is_ok: bool) -> tuple[str, str]:
-    shown = slots_in_words(engine.budget.slots_per_layer)
     return (
         "EXACT" if is_ok else "NOT EXACT",
-        f"{engine.loaded.folder.name}: {shown} slots a layer, {engine.backend.num_threads} threads, chunks of "
-        f"{engine.budget.chunk_tok} tokens, {engine.backend.label}; this check runs outside the engine's budget.",
+        f"{engine.loaded.folder.name}: {engine.budget.groups.in_words()}, {engine.backend.num_threads} threads, "
+        f"chunks of {engine.budget.chunk_tok} tokens, {engine.backend.label}; "
+        "this check runs outside the engine's budget.",
     )
 
 

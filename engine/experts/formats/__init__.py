@@ -35,8 +35,9 @@ class ExpertFormat(Protocol):
         """A sum for a prompt: hidden [tokens, hidden], weights [tokens, k]."""
         ...
 
-    def bind_slots(self, slots: Mapping[int, torch.Tensor]) -> dict[int, Any]:
-        """`bind` for every decode slot of the layer, by its number. Called once for the slots of a configuration."""
+    def bind_slots(self, slots: Mapping[int, torch.Tensor]) -> Mapping[int, Any]:
+        """`bind` for every decode slot that the layer uses, by its number; other layers may use them too. Called once
+        for the slots of a configuration."""
         ...
 
     def choose_kernel(self) -> None:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from engine.experts.formats.bound_slots import BoundSlots
 from engine.experts.formats.sums import TopKSum
 
 DENSE_DTYPES = (torch.bfloat16, torch.float16, torch.float32)
@@ -96,9 +97,9 @@ class DenseFormat:
             up, down = up.t(), down.t()
         return DenseWeights(up, views.get(self._up_name + "_bias"), down, views.get("down_proj_bias"))
 
-    def bind_slots(self, slots: Mapping[int, torch.Tensor]) -> dict[int, DenseWeights]:
+    def bind_slots(self, slots: Mapping[int, torch.Tensor]) -> Mapping[int, DenseWeights]:
         """See ExpertFormat."""
-        return {number: self.bind(slot) for number, slot in slots.items()}
+        return BoundSlots(lambda number: self.bind(slots[number]))
 
     def sum_of(self, hidden: torch.Tensor, weights: torch.Tensor) -> TopKSum:
         """See ExpertFormat."""

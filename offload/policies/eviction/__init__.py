@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol, cast
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Final, Protocol, cast
+
+from offload.policies.inputs import PolicyInputs, Row, make_policy
 
 if TYPE_CHECKING:
     import numpy as np
@@ -12,18 +13,25 @@ if TYPE_CHECKING:
     from offload.geometry import Geometry
     from offload.policies.eviction.history import HistoryWeights
 
-_REGISTRY = {
-    "history": ("offload.policies.eviction.history", "HistoryEviction"),
-    "lru": ("offload.policies.eviction.lru", "LruEviction"),
-    "lfu": ("offload.policies.eviction.lfu", "LfuEviction"),
+_REGISTRY: Final[dict[str, Row]] = {
+    "history": ("offload.policies.eviction.history", "HistoryEviction", ("geometry", "weights")),
+    "lru": ("offload.policies.eviction.lru", "LruEviction", ("geometry",)),
+    "lfu": ("offload.policies.eviction.lfu", "LfuEviction", ("geometry",)),
+    "activation": ("offload.policies.eviction.activation", "ActivationEviction", ("activations",)),
+    "not-picked": ("offload.policies.eviction.not_picked", "NotPickedEviction", ("geometry",)),
+    "keep-none": ("offload.policies.eviction.keep_none", "KeepNoneEviction", ("geometry",)),
 }
 
 EVICTION_POLICIES = tuple(_REGISTRY)
-"""Names that `make_eviction` knows; the first is the default."""
+"""Names that `make_eviction` knows."""
+
+HISTORY_POLICIES = ("history", "lru", "lfu")
+"""Those that go by past routing alone, whatever the slots are: replays compare them."""
 
 
 class EvictionPolicy(Protocol):
-    """Ranks experts by the routing it has observed. Called by the cache and by replay, on one thread."""
+    """Orders the residents of each slot group by the routing it has observed, and keeps that order as experts come and
+    go. Called by the cache and by replay, on one thread."""
 
     def observe(self, layer: int, experts: Sequence[int]) -> None:
         """One decode step of a layer routed to `experts` (distinct). Called before the step's victims are chosen.
@@ -32,26 +40,44 @@ class EvictionPolicy(Protocol):
         """
         ...
 
-    def victims(
-        self, candidates: Sequence[tuple[int, int]], num_victims: int, scores: np.ndarray | None, layer: int
-    ) -> list[int]:
-        """Indices in `candidates` ((layer, expert) pairs) of the experts to evict, the first to go first.
+    def enter(self, group: int, layer: int, expert: int) -> None:
+        """The expert is resident in a slot of the group: from now on it can be a victim."""
+        ...
 
-        All of a step's victims are chosen in one call: 1 <= `num_victims` <= len(candidates). Choosing n at once
-        gives the same as choosing one n times, each time without those chosen before. `scores` [num_experts] are the
-        current selection scores of `layer`, the layer that needs the slots; None when there are none. Ties are broken
-        by (layer, expert), so that the order of candidates does not matter. Changes nothing.
+    def leave(self, group: int, layer: int, expert: int) -> None:
+        """The expert is resident no more."""
+        ...
+
+    def unwanted(self, group: int, layer: int, experts: Sequence[int]) -> Sequence[tuple[int, int]]:
+        """Residents of the group, as (layer, expert), to be dropped at once, now that `layer` was routed to `experts`;
+        () for policies that keep everything until a slot is needed. Called after `observe`; changes nothing."""
+        ...
+
+    def victims(
+        self,
+        group: int,
+        num_victims: int,
+        held: Collection[tuple[int, int]],
+        scores: np.ndarray | None,
+        layer: int,
+    ) -> list[tuple[int, int]]:
+        """Residents of the group, as (layer, expert), to evict, the first to go first: `num_victims`, or as many as
+        there are that are not `held`.
+
+        Choosing n at once gives the same as choosing one n times, each time with those before among the held. `scores`
+        [num_experts] are the current selection scores of `layer`, the layer that needs the slots; None when there are
+        none. Ties are broken by (layer, expert). Changes nothing.
         """
         ...
 
 
-def make_eviction(name: str, geometry: Geometry, weights: HistoryWeights | None = None) -> EvictionPolicy:
-    """The policy called `name`, with an empty history. Raises ValueError for an unknown name.
+def make_eviction(
+    name: str, geometry: Geometry | PolicyInputs, weights: HistoryWeights | None = None
+) -> EvictionPolicy:
+    """The policy called `name`, with an empty history and no residents. Raises ValueError for an unknown name.
 
-    `weights`: those of `history`, in place of its defaults; others have none.
+    `weights`: those of `history`, in place of its defaults; others have none. Policies of one configuration are made
+    with the same PolicyInputs.
     """
-    if name not in _REGISTRY:
-        raise ValueError(f"unknown eviction policy {name!r}: choose one of {', '.join(EVICTION_POLICIES)}")
-    module, attribute = _REGISTRY[name]
-    options = {"weights": weights} if name == "history" else {}
-    return cast(EvictionPolicy, getattr(importlib.import_module(module), attribute)(geometry, **options))
+    inputs = geometry if isinstance(geometry, PolicyInputs) else PolicyInputs(geometry, weights=weights)
+    return cast(EvictionPolicy, make_policy("eviction policy", _REGISTRY, name, inputs))

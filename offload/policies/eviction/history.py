@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from offload.geometry import Geometry
-from offload.policies.eviction.lowest_ranked import lowest_ranked
 
 _RESCALE_AT = 1e100
 _SMALLEST_SPREAD = 1e-30
@@ -46,7 +46,7 @@ class _LayerHistory:
     """The history of one layer. Instead of decaying every average at each step, a new selection's weight `gain`
     grows."""
 
-    __slots__ = ("count", "ema", "gain", "last_step", "step", "window")
+    __slots__ = ("count", "ema", "gain", "last_step", "ranked", "residents", "step", "window")
 
     def __init__(self, num_experts: int) -> None:
         self.step = 0
@@ -55,6 +55,9 @@ class _LayerHistory:
         self.ema = [0.0] * num_experts
         self.gain = 1.0
         self.last_step = [0] * num_experts
+        self.residents: set[int] = set()
+        self.ranked: list[tuple[float, tuple[int, int]]] | None = None
+        """The residents without scores, lowest first; None: to be sorted anew."""
 
 
 class HistoryEviction:
@@ -69,6 +72,8 @@ class HistoryEviction:
     def __init__(self, geometry: Geometry, weights: HistoryWeights | None = None) -> None:
         self._weights = weights or HistoryWeights()
         self._layers = [_LayerHistory(layer.num_experts) for layer in geometry.layers]
+        self._layers_of: dict[int, list[int]] = {}
+        """Per group, the layers that have or had residents in it."""
 
     def observe(self, layer: int, experts: Sequence[int]) -> None:
         """See EvictionPolicy."""
@@ -80,6 +85,7 @@ class HistoryEviction:
             count[expert] += 1
             ema[expert] += gain
             last_step[expert] = step
+        history.ranked = None
         history.window.append(tuple(experts))
         if step > self._weights.window_steps:
             for expert in history.window.popleft():
@@ -88,16 +94,60 @@ class HistoryEviction:
             history.ema = [value / gain for value in ema]
             history.gain = 1.0
 
-    def victims(
-        self, candidates: Sequence[tuple[int, int]], num_victims: int, scores: np.ndarray | None, layer: int
-    ) -> list[int]:
+    def enter(self, group: int, layer: int, expert: int) -> None:
         """See EvictionPolicy."""
-        worth: dict[tuple[int, int], float] = {}
-        for at in {at for at, _ in candidates}:
-            experts = [expert for of, expert in candidates if of == at]
-            pairs = [pair for pair in candidates if pair[0] == at]
-            worth.update(zip(pairs, self._worth(at, experts, scores if at == layer else None), strict=True))
-        return lowest_ranked([(worth[pair], pair) for pair in candidates], num_victims)
+        history = self._layers[layer]
+        history.residents.add(expert)
+        history.ranked = None
+        layers = self._layers_of.setdefault(group, [])
+        if layer not in layers:
+            layers.append(layer)
+
+    def leave(self, group: int, layer: int, expert: int) -> None:
+        """See EvictionPolicy."""
+        history = self._layers[layer]
+        history.residents.discard(expert)
+        history.ranked = None
+
+    def unwanted(self, group: int, layer: int, experts: Sequence[int]) -> Sequence[tuple[int, int]]:
+        """See EvictionPolicy: what is resident stays until its slot is needed."""
+        return ()
+
+    def victims(
+        self,
+        group: int,
+        num_victims: int,
+        held: Collection[tuple[int, int]],
+        scores: np.ndarray | None,
+        layer: int,
+    ) -> list[tuple[int, int]]:
+        """See EvictionPolicy. Only layers whose history or residents have changed since are ranked again."""
+        ranked: list[tuple[float, tuple[int, int]]] = []
+        for at in self._layers_of.get(group, ()):
+            if at == layer:
+                experts = [expert for expert in self._layers[at].residents if (at, expert) not in held]
+                names = [(at, expert) for expert in experts]
+                ranked += zip(self._worth(at, experts, scores), names, strict=True)
+            else:
+                ranked += self._first_of(at, num_victims, held)
+        if num_victims == 1:
+            return [min(ranked)[1]] if ranked else []
+        return [name for _, name in heapq.nsmallest(num_victims, ranked)]
+
+    def _first_of(self, layer: int, num: int, held: Collection[tuple[int, int]]) -> list[tuple[float, tuple[int, int]]]:
+        """The lowest `num` of a layer without current scores."""
+        history = self._layers[layer]
+        if history.ranked is None:
+            experts = list(history.residents)
+            names = [(layer, expert) for expert in experts]
+            history.ranked = sorted(zip(self._worth(layer, experts, None), names, strict=True))
+        found: list[tuple[float, tuple[int, int]]] = []
+        for entry in history.ranked:
+            if len(found) == num:
+                break
+            if entry[1] not in held:
+                found.append(entry)
+        return found
 
     def _worth(self, layer: int, experts: Sequence[int], scores: np.ndarray | None) -> list[float]:
         """The routing-history score of each of these experts of a layer."""

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from offload.geometry import Geometry
-from offload.policies.eviction.lowest_ranked import lowest_ranked
-
-if TYPE_CHECKING:
-    import numpy as np
+from offload.policies.eviction.ordered import OrderedEviction
 
 
-class LfuEviction:
+class LfuEviction(OrderedEviction):
     """Evicts the expert routed to the fewest times since load; among equals, the least recently used."""
 
     def __init__(self, geometry: Geometry) -> None:
+        super().__init__()
         self._step = 0
         self._count = [[0] * layer.num_experts for layer in geometry.layers]
         self._last_step = [[0] * layer.num_experts for layer in geometry.layers]
@@ -28,10 +25,6 @@ class LfuEviction:
             count[expert] += 1
             last_step[expert] = step
 
-    def victims(
-        self, candidates: Sequence[tuple[int, int]], num_victims: int, scores: np.ndarray | None, layer: int
-    ) -> list[int]:
-        """See EvictionPolicy."""
-        count, last_step = self._count, self._last_step
-        ranks = [(count[at][expert], last_step[at][expert], at, expert) for at, expert in candidates]
-        return lowest_ranked(ranks, num_victims)
+    def rank(self, layer: int, expert: int) -> tuple[int, int]:
+        """See OrderedEviction."""
+        return self._count[layer][expert], self._last_step[layer][expert]

@@ -14,7 +14,7 @@ the search has not seen.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -66,8 +66,8 @@ class TunedWeights:
             file.write(f"{text}\n".encode())
 
 
-def load_tuned_weights(path: Path, model: str) -> TunedWeights:
-    """Read a file of weights tuned for this model (a fingerprint).
+def load_tuned_weights(path: Path, models: Collection[str]) -> TunedWeights:
+    """Read a file of weights tuned for a model with one of these fingerprints.
 
     Raises WeightsError, saying what to do, when it is missing, damaged, something else, or another model's.
     """
@@ -88,7 +88,7 @@ def load_tuned_weights(path: Path, model: str) -> TunedWeights:
         raise WeightsError(f"{path} is damaged: it lacks {failure}.", _REMEDY) from failure
     except (AttributeError, TypeError, ValueError) as failure:
         raise WeightsError(f"{path} is damaged: {failure}.", _REMEDY) from failure
-    if tuned.model != model:
+    if tuned.model not in models:
         raise WeightsError(f"The weights in {path} were tuned for another model.", _REMEDY)
     return tuned
 

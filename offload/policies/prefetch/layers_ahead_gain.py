@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from offload.policies.prefetch import Forecast
+from offload.policies.forecast import ROUTERS
+from offload.policies.prefetch import Outlook
 from offload.policies.prefetch.expected_gain import GainModel
-from offload.policies.prefetch.overlap_window import Window
 from offload.policies.prefetch.rank_hit_rates import RankHitRates
 
 
@@ -18,6 +18,8 @@ class LayersAheadGainPrefetcher:
     """
 
     needs_window = True
+    waits_for_first_expert = False
+    source = ROUTERS
 
     def __init__(self, depth: int, model: GainModel | None = None, num_layers_ahead: int = 2) -> None:
         """`depth`: for the next layer, used until a window is measured. Raises ValueError for a negative one."""
@@ -28,12 +30,13 @@ class LayersAheadGainPrefetcher:
         self.hit_rates = RankHitRates(num_layers_ahead)
         self._model = model or GainModel()
 
-    def plan(self, forecasts: Iterable[Forecast], window: Window | None = None) -> list[tuple[int, int]]:
+    def plan(self, outlook: Outlook) -> list[tuple[int, int]]:
         """See Prefetcher."""
         planned: list[tuple[int, int]] = []
+        window = outlook.window
         start_s = 0.0 if window is None else window.demand_queued_s + window.prefetch_queued_s
         distances = range(1, self.num_layers_ahead + 1)
-        for distance, (layer, predicted, is_absent) in zip(distances, forecasts, strict=False):
+        for distance, (layer, predicted, is_absent) in zip(distances, outlook.forecasts, strict=False):
             absent = [(rank, expert) for rank, expert in enumerate(predicted) if is_absent(expert)]
             self.hit_rates.expect(layer, distance, absent)
             if window is None:

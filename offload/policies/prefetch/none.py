@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from offload.policies.prefetch import Forecast
-from offload.policies.prefetch.overlap_window import Window
+from offload.policies.forecast import ROUTERS
+from offload.policies.prefetch import Outlook
 
 
 class NoPrefetcher:
@@ -13,11 +13,13 @@ class NoPrefetcher:
 
     num_layers_ahead = 0
     needs_window = False
+    waits_for_first_expert = False
+    source = ROUTERS
 
     def __init__(self, depth: int = 0) -> None:
         """`depth` is ignored; every prefetcher has it."""
 
-    def plan(self, forecasts: Iterable[Forecast], window: Window | None = None) -> list[tuple[int, int]]:
+    def plan(self, outlook: Outlook) -> list[tuple[int, int]]:
         """See Prefetcher."""
         return []
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from offload.policies.prefetch import Forecast
-from offload.policies.prefetch.overlap_window import Window
+from offload.policies.forecast import ROUTERS
+from offload.policies.prefetch import Forecast, Outlook
 
 
 class RouterAheadPrefetcher:
@@ -16,6 +16,8 @@ class RouterAheadPrefetcher:
     """
 
     needs_window = False
+    waits_for_first_expert = False
+    source = ROUTERS
 
     def __init__(self, depth: int, num_layers_ahead: int = 1) -> None:
         """Raises ValueError for a negative depth."""
@@ -24,9 +26,9 @@ class RouterAheadPrefetcher:
         self.depth = depth
         self.num_layers_ahead = num_layers_ahead if depth else 0
 
-    def plan(self, forecasts: Iterable[Forecast], window: Window | None = None) -> list[tuple[int, int]]:
+    def plan(self, outlook: Outlook) -> list[tuple[int, int]]:
         """See Prefetcher."""
-        return best_absent(forecasts, self.depth)
+        return best_absent(outlook.forecasts, self.depth)
 
     def observe(self, layer: int, experts: Sequence[int]) -> None:
         """See Prefetcher."""

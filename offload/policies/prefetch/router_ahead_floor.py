@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from offload.policies.prefetch import Forecast
-from offload.policies.prefetch.overlap_window import Window
+from offload.policies.forecast import ROUTERS
+from offload.policies.prefetch import Outlook
 from offload.policies.prefetch.router_ahead import best_absent
 
 
@@ -17,6 +17,8 @@ class RouterAheadFloorPrefetcher:
 
     num_layers_ahead = 1
     needs_window = True
+    waits_for_first_expert = False
+    source = ROUTERS
 
     def __init__(self, depth: int) -> None:
         """`depth`: used until a window is measured. Raises ValueError for a negative one."""
@@ -24,9 +26,10 @@ class RouterAheadFloorPrefetcher:
             raise ValueError(f"prefetch depth is {depth}")
         self.depth = depth
 
-    def plan(self, forecasts: Iterable[Forecast], window: Window | None = None) -> list[tuple[int, int]]:
+    def plan(self, outlook: Outlook) -> list[tuple[int, int]]:
         """See Prefetcher."""
-        return best_absent(forecasts, self.depth if window is None else window.depth_floor())
+        window = outlook.window
+        return best_absent(outlook.forecasts, self.depth if window is None else window.depth_floor())
 
     def observe(self, layer: int, experts: Sequence[int]) -> None:
         """See Prefetcher."""

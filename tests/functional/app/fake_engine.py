@@ -6,7 +6,7 @@ import random
 from collections import deque
 from dataclasses import replace
 
-from engine.api import BuildProfile, Command, Load, SetDomain, SetMode, Submit
+from engine.api import BuildProfile, Command, Load, SetDomain, SetMode, SetStrategy, Submit
 from engine.config import EXACT
 from engine.events import (
     HOST,
@@ -28,6 +28,7 @@ from engine.events import (
     Profiles,
     ProfileState,
     Snapshot,
+    StrategySet,
     TextDelta,
     Timing,
     TurnEnded,
@@ -290,5 +291,7 @@ class ObedientEngine(FakeEngine):
             self.become_ready()
         elif isinstance(command, SetMode):
             self.tell(ModeChanged(command.mode, None, None))
+        elif isinstance(command, SetStrategy):
+            self.tell(StrategySet(command.strategy, (("strategy", command.strategy),)))
         elif isinstance(command, SetDomain):
             self.warm(command.domain)

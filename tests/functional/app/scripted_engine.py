@@ -15,7 +15,18 @@ from tempfile import mkdtemp
 from app.engine_link.bridge import EngineBridge
 from app.storage.store import ChatStore
 from app.ui.chat_app import ChatApp
-from engine.api import BuildProfile, Cancel, Command, DeleteProfile, Load, SetDomain, SetMode, Submit
+from engine.api import (
+    BuildProfile,
+    Cancel,
+    Command,
+    CountTokens,
+    DeleteProfile,
+    Load,
+    SetDomain,
+    SetMode,
+    SetStrategy,
+    Submit,
+)
 from engine.config import EXACT
 from engine.events import (
     CANCELLED,
@@ -29,9 +40,11 @@ from engine.events import (
     PrefillProgress,
     Profiles,
     ProfileState,
+    StrategySet,
     TaskEnded,
     TaskProgress,
     TextDelta,
+    TokensCounted,
     TurnEnded,
 )
 from tests.functional.app.fake_engine import MIB, READY, FakeEngine, counters, snapshot, stats
@@ -95,8 +108,12 @@ class ScriptedEngine(FakeEngine):
             case Cancel(request_id) if self._building is not None:
                 self._building = None
                 self.tell(Failed(request_id, "Stopped", "It was stopped.", "", is_fatal=False))
+            case CountTokens(request_id, texts):
+                self.tell(TokensCounted(request_id, tuple(len(text) // 4 for text in texts)))
             case SetDomain(domain):
                 self.warm(domain)
+            case SetStrategy(strategy):
+                self.tell(StrategySet(strategy, (("strategy", strategy),)))
             case BuildProfile():
                 self._building, self._begun_at = command, time.monotonic()
             case DeleteProfile(request_id, domain):

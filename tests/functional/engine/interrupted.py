@@ -65,8 +65,6 @@ class Program:
         """`home` is this program's alone: what it starts is known by it."""
         self._home = str(home)
         self._output = self._errors = b""
-        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # it would be inherited
-            signal.signal(signal.SIGINT, signal.default_int_handler)
         self._terminal, theirs = pty.openpty()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "app.cli", *phase.arguments],

@@ -73,7 +73,8 @@ class RunningEngine:
 
 
 def config_of(folder: Path, **options: Any) -> EngineConfig:
-    """Half of the experts, one thread, unless told otherwise."""
+    """Half of the experts, one thread, the back end that is fastest, unless told otherwise."""
+    options.setdefault("backend", "auto")
     if "memory_bytes" not in options:
         options.setdefault("residency", 0.5)
     options.setdefault("compute_threads", 1)

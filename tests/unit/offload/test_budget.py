@@ -120,7 +120,7 @@ def test_a_refusal_gives_the_split():
     with pytest.raises(BudgetError) as caught:
         plan(memory_bytes=MIB)
     for part in (
-        "3 expert slots a layer",
+        "3 slots a layer",
         "runtime 10 MiB",
         "resident weights 20 MiB",
         "expert slots 13 MiB",

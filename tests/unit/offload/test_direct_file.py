@@ -41,7 +41,7 @@ def test_buffers_anywhere_get_the_files_bytes_and_nothing_beside_them_changes(
     if not is_direct:
         monkeypatch.setattr("offload.direct_file._O_DIRECT", 0)
     with DirectFile(path) as file:
-        for _ in range(400):
+        for _ in range(120):
             offset = chance.choice([0, chance.randrange(len(content)), chance.randrange(40) * PAGE])
             total = chance.choice([len(content) - offset, chance.randint(0, len(content) - offset)])
             memory[:] = background = b"\xaa" * len(memory)

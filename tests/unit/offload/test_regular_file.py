@@ -47,7 +47,7 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, kind: str, m
     with pytest.raises(TraceError, match=f"it cannot be read: .*{reason}"):
         load_trace(path)
     with pytest.raises(WeightsError, match=f"it cannot be read: .*{reason}"):
-        load_tuned_weights(path, "model")
+        load_tuned_weights(path, ("model",))
     with pytest.raises(Exception, match=f"Cannot open it: .*{reason}"):
         FileSource([[(Span("it", 0, 4, 0),)]])
 

@@ -8,7 +8,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from engine.backends.ggml.families import deepseek2, glm4moe, gptoss, granitemoe, llama, olmoe, qwen2moe, qwen3moe
+from engine.backends.ggml.families import (
+    deepseek2,
+    dots1,
+    ernie4_5_moe,
+    glm4moe,
+    gptoss,
+    granitemoe,
+    hunyuan_moe,
+    llama,
+    minimax_m2,
+    olmoe,
+    qwen2moe,
+    qwen3moe,
+)
 from engine.backends.ggml.families.checkpoint_words import CheckpointWords
 from engine.backends.ggml.families.stored_model import StoredModel
 from engine.backends.ggml.model_spec import ModelSpec
@@ -31,6 +44,10 @@ FAMILIES: Final[Mapping[str, _Family]] = {
     "granitemoe": granitemoe,
     "gpt-oss": gptoss,
     "deepseek2": deepseek2,
+    "dots1": dots1,
+    "ernie4_5-moe": ernie4_5_moe,
+    "hunyuan-moe": hunyuan_moe,
+    "minimax-m2": minimax_m2,
 }
 """By the architecture's name in GGUF."""
 

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from app.formatting.terms import TERMS
 from app.telemetry.event_log import Kind
 from app.ui.screens.chat import ChatScreen
+from app.ui.screens.help import HelpScreen
 from app.ui.screens.layer_detail import LayerDetail
 from app.ui.screens.panel_view import PanelView
 from app.ui.widgets.events_panel import EventsPanel
@@ -253,3 +255,26 @@ async def test_substitutions_are_counted_over_one_answer_in_every_line(stage: St
     await stage.see("by layer –")
     look(5, EXACT, 3, 11, 20, 2)
     await stage.see("3 of 100 substituted while APPROX")
+
+
+async def test_help_begins_with_the_words_of_the_panel_in_focus_or_maximised(stage: Stage) -> None:
+    await _open(stage)
+    await stage.pilot.press("f6", "f1")
+    await stage.until(lambda: isinstance(stage.app.screen, HelpScreen))
+    assert str(stage.app.screen.query(".sheet-title").first().render()) == "RESIDENCY"
+    await stage.see("an expert that is on the device")
+    await stage.pilot.press("escape")
+    await stage.app.run_action("maximise_panel('aes')", stage.chat)
+    await stage.until(lambda: isinstance(stage.app.screen, PanelView))
+    await stage.pilot.press("f1")
+    await stage.until(lambda: isinstance(stage.app.screen, HelpScreen))
+    assert str(stage.app.screen.query(".sheet-title").first().render()) == "AES"
+
+
+@pytest.mark.parametrize("name", PANELS)
+async def test_a_maximised_panel_explains_its_words(stage: Stage, name: str) -> None:
+    await _open(stage)
+    await stage.pilot.resize_terminal(120, 80)
+    await stage.app.run_action(f"maximise_panel('{name}')", stage.chat)
+    for term in PANELS[name].EXPLAINED:
+        await stage.see(f"{term}: {TERMS[term][:30]}")

@@ -13,7 +13,7 @@ from app.ui.screens.help import HelpScreen
 from app.ui.widgets.command_list import CommandList
 from app.ui.widgets.find_bar import FindBar
 from app.ui.widgets.prompt import Prompt
-from engine.api import SetMode
+from engine.api import SetMode, SetStrategy
 from engine.config import APPROX
 from tests.functional.app.conftest import Stage
 from tests.functional.app.ui.test_turns import kept, talk
@@ -112,6 +112,10 @@ async def test_commands_with_something_behind_them(stage: Stage, tmp_path: Path)
     await talk(stage, ("one", "First answer."))
     await stage.ask("/mode approx")
     await stage.until(lambda: SetMode(APPROX) in stage.engine.sent)
+    await stage.ask("/strategy moe-infinity")
+    await stage.until(lambda: SetStrategy("moe-infinity") in stage.engine.sent)
+    await stage.see("past requests' activation matrices")
+    await stage.see(" · moe-infinity")
     await stage.ask("/system Answer in one word.")
     await stage.see("The model is told that")
     await stage.ask_ready("two")

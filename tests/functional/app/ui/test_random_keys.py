@@ -68,6 +68,7 @@ class Session:
     async def _write(self, word: str, *, is_paste: bool) -> None:
         """Type or paste a word: it stands in the text field that has the focus then."""
         self.log.append(word)
+        self._split()
         app = self._stage.app
         if is_paste:
             app.post_message(events.Paste(word))
@@ -77,6 +78,15 @@ class Session:
         await self._stage.until(lambda: word.strip() in self._now(), f"{self.log}: not in a text field")
         if isinstance(app.focused, TextArea):
             self.words.add(word.strip())
+
+    def _split(self) -> None:
+        """Text is about to come where the cursor is: a word around it is none any more."""
+        for field in [field for screen in self._stage.app.screen_stack for field in screen.query(TextArea)]:
+            row, column = field.cursor_location
+            line = field.document.get_line(row)
+            before, after = line[:column].split(" ")[-1], line[column:].split(" ")[0]
+            if before and after:
+                self.words -= {word for word in self.words if word in before + after}
 
     def _now(self) -> str:
         """What the focused field holds."""
@@ -93,6 +103,8 @@ class Session:
         if key in _DELETING and isinstance(self._stage.app.focused, TextArea):
             return  # there the user means to delete
         self.log.append(key)
+        if key == "ctrl+j":
+            self._split()
         before, dialog = self._kept(), self._stage.app.screen
         named = str(dialog.query("Static").last().render()) if isinstance(dialog, Confirm) else ""
         self._stage.app.post_message(events.Key(key, None))

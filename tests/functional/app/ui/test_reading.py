@@ -226,7 +226,7 @@ async def test_a_chat_that_is_gone_is_said(stage: Stage) -> None:
 
 
 async def test_a_chat_of_300_turns_takes_few_widgets_and_all_of_it_can_be_reached(stage: Stage) -> None:
-    code = "\n".join(f"def function_{line}(x):\n    return x + {line}" for line in range(30))
+    code = "\n".join(f"def function_{line}(x):\n    return x + {line}" for line in range(10))
     chat_id = keep_chat(stage, 150, f"\n\n```python\n{code}\n```\n\nDone.")
     await stage.open_chat()
     num_before = len(stage.chat.query("*"))

@@ -330,3 +330,12 @@ class TestSlowEngine:
         await stage.see("reading weights")
         await stage.pilot.press("alt+up", "escape")
         assert Cancel() not in stage.engine.sent
+
+
+async def test_a_key_with_alt_is_no_text_as_terminals_send_it(stage: Stage) -> None:
+    """They send alt+z with the letter z, and with the prompt in focus."""
+    await stage.open_chat()
+    await stage.pilot.press("a", "b")
+    for letter in "qkz":  # no key, no key, undo
+        stage.app.post_message(events.Key(f"alt+{letter}", letter))
+    await prompt_is(stage, "")

@@ -16,8 +16,9 @@ from textual.app import App, ComposeResult
 from textual.geometry import Region
 
 from app.chat.exchange import Exchange
+from app.formatting.markdown import plain_text
 from app.storage.records import ASSISTANT, COMPLETE, PARTIAL, USER, TurnRecord
-from app.ui.markdown_style import FinishedMarkdown, plain_text
+from app.ui.markdown_style import FinishedMarkdown
 from app.ui.themes import DARK, load_themes
 from app.ui.widgets.answer_text import FinishedAnswer, LiveAnswer
 from app.ui.widgets.memory_bar import MemoryBar

@@ -44,8 +44,6 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def ended_by(script: str, *numbers: signal.Signals) -> tuple[int, str]:
     """The exit code of a script that gets signals once it is ready, and what it printed after that."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # it would be inherited
-        signal.signal(signal.SIGINT, signal.default_int_handler)
     program = subprocess.Popen([sys.executable, "-c", BEGINNING + script], stdout=subprocess.PIPE, cwd=Path.cwd())
     assert program.stdout is not None
     with program.stdout:

@@ -16,7 +16,18 @@ from app.storage import chat_import, export
 from app.storage.export import KeptChat
 from app.storage.forest import grouped_versions, parents_first, version_ids
 from app.storage.recorder import Recorder
-from app.storage.records import ASSISTANT, COMPLETE, FAILED, PARTIAL, STOPPED, USER, ChatRecord, TurnRecord
+from app.storage.records import (
+    ASSISTANT,
+    COMPLETE,
+    FAILED,
+    PARTIAL,
+    STOPPED,
+    USER,
+    Attachment,
+    ChatRecord,
+    KeptPreset,
+    TurnRecord,
+)
 from app.storage.store import ChatStore
 
 _TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -47,6 +58,7 @@ def _turns(draw: st.DrawFn, chat_id: str, start: int) -> list[TurnRecord]:
             draw(_STATS),
             draw(st.lists(_TEXTS, max_size=2)),
             thinking=draw(_TEXTS),
+            attachments=tuple(draw(st.lists(st.builds(Attachment, _TEXTS, _TEXTS), max_size=2))),
         )
         for position in range(start, start + draw(st.integers(0, 3)))
     ]
@@ -58,6 +70,7 @@ def _forests(draw: st.DrawFn) -> list[KeptChat]:
     chats: list[KeptChat] = []
     for number in range(draw(st.integers(1, 6))):
         chat = ChatRecord(draw(_TEXTS), draw(_TEXTS), draw(_TEXTS), chat_id=f"chat{number}", title=draw(_TEXTS))
+        chat.preset = draw(st.none() | st.builds(KeptPreset, _TEXTS, st.dictionaries(_TEXTS, st.integers() | _TEXTS)))
         shared: list[TurnRecord] = []
         if chats and draw(st.booleans()):
             parent = draw(st.sampled_from(chats))
@@ -79,7 +92,13 @@ def _exported(store: ChatStore) -> str:
 
 def _content(kept: KeptChat) -> object:
     chat = kept.chat
-    return [chat.domain, chat.system_prompt, chat.branched_at, [export.turn_json(turn) for turn in kept.turns]]
+    return [
+        chat.domain,
+        chat.system_prompt,
+        chat.preset,
+        chat.branched_at,
+        [export.turn_json(turn) for turn in kept.turns],
+    ]
 
 
 def _check_is_there(store: ChatStore, chats: list[KeptChat], kept_ids: dict[str, str]) -> None:

@@ -12,8 +12,9 @@ import torch
 from safetensors.torch import save_file
 
 from engine.checkpoint.header import DTYPE_BYTES
-from engine.checkpoint.index import DTYPES, checkpoint_files, read_header, read_index
+from engine.checkpoint.index import DTYPES, read_header, read_index
 from engine.checkpoint.shards import INDEX_FILE
+from engine.checkpoint.stored_tensors import checkpoint_files
 from engine.errors import CheckpointError, UnsupportedModelError
 from offload import page_cache
 

@@ -10,8 +10,9 @@ import pytest
 
 from engine.checkpoint.catalogue import describe_folder
 from engine.checkpoint.fingerprint import fingerprint
-from engine.checkpoint.index import checkpoint_files, read_index
+from engine.checkpoint.index import read_index
 from engine.checkpoint.shards import INDEX_FILE, choose_shards
+from engine.checkpoint.stored_tensors import checkpoint_files
 from engine.errors import MoeChatError
 from tests.unit.engine.checkpoint.folders import sound_shapes, write_index, write_model, write_weights
 

@@ -9,8 +9,10 @@ import pytest
 from engine.commands.bench.policies import bench_policies
 from engine.commands.bench.prediction import bench_prediction
 from engine.commands.bench.prefill import bench_prefill
+from engine.commands.bench.strategies import bench_strategies
 from engine.commands.bench.variants import QUICK_VARIANTS
 from engine.commands.bench.workload import engine_for_bench, make_all_resident
+from engine.config import STRATEGIES
 from engine.errors import ConfigError
 from offload.errors import WaitCancelled
 from tests.architectures.test_matrix import open_model, prompt_of
@@ -116,5 +118,31 @@ def test_recall_is_told_for_every_hidden_state_and_distance(tmp_path: Path) -> N
         with pytest.raises(WaitCancelled):
             bench_prediction(engine, True, ignore, lambda: True)
         assert engine.cache.slots_per_layer == engine.budget.slots_per_layer
+    finally:
+        engine.close()
+
+
+@pytest.mark.long
+def test_strategies_are_exact_as_published_and_at_equal_bytes(tmp_path: Path) -> None:
+    engine = open_model(save_checkpoint(tmp_path / "m", "qwen3_moe"), residency=0.5)
+    try:
+        past = engine.past_requests
+        outcome = bench_strategies(engine, True, ("own",), ignore, never)
+        assert outcome.is_ok
+        published, equal = (
+            outcome.report["as published, link own"],
+            outcome.report["all at equal device bytes, link own"],
+        )
+        assert isinstance(published, list)
+        assert isinstance(equal, list)
+        for rows in (published, equal):
+            assert [row["name"] for row in rows] == list(STRATEGIES)
+            assert all(row["is_exact"] and row["bound_loads_per_tok"] <= row["loads_per_tok"] for row in rows)
+        assert len({row["expert_bytes_on_device"] for row in equal}) == 1
+        of = {row["name"]: row for row in published}
+        assert of["no-cache"]["device_bytes"] <= of["duoserve"]["device_bytes"] < of["layer-prefetch"]["device_bytes"]
+        assert of["no-cache"]["counters"]["resident_hits"] == 0
+        assert engine.past_requests is past
+        assert engine.cache.slot_groups == engine.budget.groups
     finally:
         engine.close()

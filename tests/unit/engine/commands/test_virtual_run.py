@@ -83,7 +83,8 @@ INITIAL = [[0, 1, 4], [2, 3, 4], [0, 1, 2]]
 
 
 def tpot(variant: Variant, copies_per_s: float, task: Task | None = None) -> float:
-    run = VirtualRun(task or make_task(ROWS), variant, (3, 3, 3), INITIAL, copies_per_s * MIB, TIMES)
+    policies = variant.eviction, variant.prefetch, variant.depth
+    run = VirtualRun(task or make_task(ROWS), policies, (3, 3, 3), INITIAL, copies_per_s * MIB, TIMES)
     seconds = run.tpot_s()
     run.cache.check_integrity()
     return seconds

@@ -8,7 +8,7 @@ from multiprocessing.connection import Connection
 
 import pytest
 
-from engine.api import Command, Load, SetMode
+from engine.api import Cancel, Command, CountTokens, Load, SetMode, Submit
 from engine.config import APPROX, EXACT, EngineConfig
 from engine.events import Failed, TaskEnded
 from engine.process import mailboxes
@@ -73,3 +73,13 @@ def test_a_mode_set_after_a_load_was_sent_wins_over_it(inbox: Inbox, commands: l
             found.append(inbox.mode_after(command.config.mode))
         inbox.end()
     assert found == modes
+
+
+def test_a_cancel_of_whatever_runs_leaves_a_count_that_waits_alone(inbox: Inbox) -> None:
+    inbox._receive(CountTokens(1, ("text",)))
+    inbox._receive(Cancel())
+    inbox._receive(Submit(2, ()))
+    for number in (1, 2):
+        inbox.begin(inbox.commands.get_nowait())
+        assert not inbox.is_cancelled(), number
+        inbox.end()

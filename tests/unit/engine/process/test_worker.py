@@ -8,11 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from engine.api import BenchPrediction
+from engine.api import BenchPrediction, CountTokens
 from engine.backends.offloaded_model import OffloadedModel
 from engine.commands.bench import prediction
 from engine.commands.task_outcome import TaskOutcome
-from engine.events import UNLOADED, EngineReady, Event, Failed, Notice, PrefillProgress, TaskEnded, TurnEnded
+from engine.events import (
+    UNLOADED,
+    EngineReady,
+    Event,
+    Failed,
+    Notice,
+    PrefillProgress,
+    TaskEnded,
+    TokensCounted,
+    TurnEnded,
+)
 from engine.experts.expert_runtime import ExpertRuntime
 from engine.process.session import Session
 from tests.unit.engine.commands.tiny_bench import words
@@ -57,7 +67,7 @@ def test_a_rebuild_that_fails(
         right(runtime, *arguments, **options)
 
     def rebuild_twice(engine: OffloadedModel, *_: object) -> TaskOutcome:
-        config, slots = engine.config, engine.budget.slots_per_layer
+        config, slots = engine.config, engine.budget.groups
         try:
             engine.rebuild(config, slots)
         finally:
@@ -131,3 +141,14 @@ def test_weights_that_are_overwritten(folder: Path, tmp_path: Path) -> None:
     assert str(weights) in only(Failed, bench.handle(BENCH)).message
     only(EngineReady, bench.load(own))
     bench.worker._unload()
+
+
+def test_tokens_are_counted_as_they_are_in_a_prompt(bench: WorkerBench) -> None:
+    texts = (QUESTION, words(5, 40), "", "<|im_end|>")
+    counted = only(TokensCounted, bench.handle(CountTokens(4, texts)))
+    assert counted.request_id == 4
+    ended = [only(TurnEnded, bench.ask(text)).stats.prompt_tok for text in texts[:2]]
+    assert ended[1] - ended[0] == counted.counts[1] - counted.counts[0] > 0
+    assert counted.counts[2] == 0
+    bench.worker._unload()
+    assert kinds_of_failure(bench.handle(CountTokens(5, texts))) == [(5, "")]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from offload.policies.prefetch import PREFETCHERS, Forecast, make_prefetcher
+from offload.policies.prefetch import PREFETCHERS, Forecast, Outlook, make_prefetcher
 from offload.policies.prefetch.expected_gain import GainModel
 from offload.policies.prefetch.layers_ahead_gain import LayersAheadGainPrefetcher
 from offload.policies.prefetch.overlap_window import Window
@@ -12,7 +12,7 @@ from offload.policies.prefetch.router_ahead_gain import RouterAheadGainPrefetche
 
 def plan(prefetcher, predicted, absent, window=None, layer=1):
     """The experts planned for the next layer alone."""
-    planned = prefetcher.plan([Forecast(layer, predicted, absent)], window)
+    planned = prefetcher.plan(Outlook([Forecast(layer, predicted, absent)], window))
     assert all(where == layer for where, _ in planned)
     return [expert for _, expert in planned]
 
@@ -162,23 +162,25 @@ def test_looking_further_takes_the_nearest_first_and_then_what_has_time():
     prefetcher = make_prefetcher("layers-ahead-gain", 1)
     assert prefetcher.num_layers_ahead == 2
     slow = window((0.7, 1.4, 2.1, 2.8))
-    planned = LayersAheadGainPrefetcher(1, GainModel(0.5, 0.1), 4).plan(forecasts([1, 2], [3, 4], [5], [6]), slow)
+    planned = LayersAheadGainPrefetcher(1, GainModel(0.5, 0.1), 4).plan(
+        Outlook(forecasts([1, 2], [3, 4], [5], [6]), slow)
+    )
     assert planned == [(1, 1), (2, 3)], "3 would be hidden by 0.1 s only, and 6 would be in layer 3's way"
 
 
 def test_looking_further_reckons_with_what_is_queued():
     ahead = LayersAheadGainPrefetcher(1, GainModel(0.0, 0.0), 4)
     known_s = (1.0, 2.0, 3.0)
-    assert ahead.plan(forecasts([1], [2], [3]), window(known_s)) == [(1, 1), (2, 2), (3, 3)]
-    assert ahead.plan(forecasts([1], [2], [3]), window(known_s, 1.0, 1.0)) == [(2, 2), (3, 3)]
-    assert ahead.plan(forecasts([1], [2], [3]), window(known_s, 1.0, 1.0, 1.0)) == [(3, 3)]
+    assert ahead.plan(Outlook(forecasts([1], [2], [3]), window(known_s))) == [(1, 1), (2, 2), (3, 3)]
+    assert ahead.plan(Outlook(forecasts([1], [2], [3]), window(known_s, 1.0, 1.0))) == [(2, 2), (3, 3)]
+    assert ahead.plan(Outlook(forecasts([1], [2], [3]), window(known_s, 1.0, 1.0, 1.0))) == [(3, 3)]
 
 
 def test_looking_further_stops_where_nothing_is_known():
     ahead = LayersAheadGainPrefetcher(1, num_layers_ahead=2)
-    assert ahead.plan(forecasts([], [], [9]), window((1.0, 2.0, 3.0))) == []
-    assert ahead.plan(forecasts([1], [2]), window(9.0)) == [(1, 1)], "the window covers one layer"
-    assert ahead.plan(forecasts([1], [2]), None) == [(1, 1)], "no window: the depth, for the next layer"
+    assert ahead.plan(Outlook(forecasts([], [], [9]), window((1.0, 2.0, 3.0)))) == []
+    assert ahead.plan(Outlook(forecasts([1], [2]), window(9.0))) == [(1, 1)], "the window covers one layer"
+    assert ahead.plan(Outlook(forecasts([1], [2]), None)) == [(1, 1)], "no window: the depth, for the next layer"
     with pytest.raises(ValueError, match="0 layers ahead"):
         LayersAheadGainPrefetcher(1, num_layers_ahead=0)
 
@@ -194,8 +196,8 @@ def test_the_layer_after_next_is_looked_at_only_while_fewer_are_missing_nearer()
         return (forecast(layer, these) for layer, these in enumerate(absent, start=1))
 
     ahead = make_prefetcher("layers-ahead", 1)
-    assert ahead.plan(lazily({5}, {3})) == [(1, 5)]
+    assert ahead.plan(Outlook(lazily({5}, {3}))) == [(1, 5)]
     assert asked == [1], "a forecast that is not needed is not made"
-    assert ahead.plan(lazily(set(), {5})) == [(2, 5)]
-    assert make_prefetcher("layers-ahead", 2).plan(lazily({5}, {3, 5})) == [(1, 5), (2, 3)]
-    assert make_prefetcher("router-ahead", 1).plan(lazily(set())) == []
+    assert ahead.plan(Outlook(lazily(set(), {5}))) == [(2, 5)]
+    assert make_prefetcher("layers-ahead", 2).plan(Outlook(lazily({5}, {3, 5}))) == [(1, 5), (2, 3)]
+    assert make_prefetcher("router-ahead", 1).plan(Outlook(lazily(set()))) == []

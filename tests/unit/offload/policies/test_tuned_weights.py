@@ -27,7 +27,7 @@ def path(tmp_path):
 
 
 def test_what_is_kept_is_there(path):
-    assert load_tuned_weights(path, "abc") == TUNED
+    assert load_tuned_weights(path, ("abc",)) == TUNED
     assert TUNED.held_out.saved_rate == pytest.approx(0.04)
     assert [entry.name for entry in path.parent.iterdir()] == ["eviction.json"]
 
@@ -65,7 +65,7 @@ def changed(path, *keys, to):
 def test_what_is_damaged_or_foreign_is_refused_with_what_to_do(path, keys, to, words):
     changed(path, *keys, to=to)
     with pytest.raises(WeightsError, match=words) as refusal:
-        load_tuned_weights(path, "abc")
+        load_tuned_weights(path, ("abc",))
     assert "moe-chat tune --reset" in refusal.value.hint
 
 
@@ -73,12 +73,12 @@ def test_what_is_damaged_or_foreign_is_refused_with_what_to_do(path, keys, to, w
 def test_what_is_something_else_is_refused(path, content):
     path.write_bytes(content)
     with pytest.raises(WeightsError):
-        load_tuned_weights(path, "abc")
+        load_tuned_weights(path, ("abc",))
 
 
 def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(WeightsError, match="cannot be read"):
-        load_tuned_weights(tmp_path / "none.json", "abc")
+        load_tuned_weights(tmp_path / "none.json", ("abc",))
 
 
 # ---- held out

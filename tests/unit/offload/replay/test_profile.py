@@ -100,7 +100,7 @@ def test_no_answers_no_expectation():
 def test_saved_and_loaded(profile, tmp_path):
     path = tmp_path / "maths.npz"
     profile.save(path)
-    loaded = load_profile(path, "model-1")
+    loaded = load_profile(path, ("model-0", "model-1"))
     for name in ("model", "domain", "created_s", "num_prompts", "num_tok", "num_decode_tok", "geometry"):
         assert getattr(loaded, name) == getattr(profile, name)
     for one, other in zip(loaded.layers, profile.layers, strict=True):
@@ -115,7 +115,7 @@ def test_what_does_not_belong_is_refused_with_what_to_do(profile, tmp_path):
     path = tmp_path / "maths.npz"
     profile.save(path)
     with pytest.raises(ProfileError, match="made for another model") as caught:
-        load_profile(path, "model-2")
+        load_profile(path, ("model-2",))
     assert "moe-chat profile build" in caught.value.hint
     assert load_profile(path).model == "model-1"
     make_trace().save(path)

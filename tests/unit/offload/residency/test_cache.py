@@ -8,6 +8,7 @@ from offload.link.expert_link import DEMAND, PREFETCH
 from offload.policies.eviction import make_eviction
 from offload.residency.cache import ExpertCache
 from offload.residency.codes import HOST, IN_USE, LOADING, RESIDENT, SUBSTITUTE
+from offload.slot_groups import SlotGroups
 
 
 def counted(bench, layer=0):
@@ -99,7 +100,8 @@ def test_layers_in_one_group_compete_for_its_slots(new_bench, pattern):
     assert residents(bench, 0) == {2, 3}, "0 and 1 of layer 0 were the least recently used of the group"
     assert bench.content(bench.cache.slot_of(1, 0)) == pattern(1, 0)
     assert counted(bench, 0)["evictions"] == 2
-    assert bench.cache.slots_per_layer == (4, 4)
+    assert bench.cache.slot_groups == SlotGroups.pool(4, 2)
+    assert bench.cache.slots_per_layer == (2, 2), "shares: counted once"
 
 
 # ---- prefetches: each way they can end

@@ -1,5 +1,6 @@
 """A router that chooses an expert twice for one token: one lease, one count, one load."""
 
+from offload.policies.eviction.lru import LruEviction
 from offload.residency.cache import ExpertCache
 
 
@@ -52,23 +53,25 @@ def test_a_substituted_one_named_twice_is_substituted_once(new_bench):
     bench.cache.check_integrity()
 
 
-class Watcher:
+class Watcher(LruEviction):
     """An eviction policy that notes what it is told."""
 
-    def __init__(self):
+    def __init__(self, geometry):
+        super().__init__(geometry)
         self.observed, self.asked = [], []
 
     def observe(self, layer, experts):
+        super().observe(layer, experts)
         self.observed.append(list(experts))
 
-    def victims(self, candidates, num_victims, scores, layer):
+    def victims(self, group, num_victims, held, scores, layer):
         self.asked.append(num_victims)
-        return list(range(num_victims))
+        return super().victims(group, num_victims, held, scores, layer)
 
 
 def test_the_policy_sees_distinct_experts_and_chooses_all_victims_at_once(new_bench):
     bench = new_bench(num_experts=8, top_k=4, slots=4)
-    policy = Watcher()
+    policy = Watcher(bench.geometry)
     cache = ExpertCache(bench.geometry, bench.pool, bench.link, policy)
     for experts in ([0, 1, 2, 3], [3, 4, 4, 5, 6], [3, 3, 4]):
         cache.acquire(0, experts)

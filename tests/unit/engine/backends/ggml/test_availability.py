@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,15 @@ from tests.gguf_files import write_gguf
 
 
 @pytest.fixture(autouse=True)
-def forgotten(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def forgotten(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """Nothing is known before a test, and what it pretended is not known after it."""
     monkeypatch.setenv("MOE_CHAT_CACHE", str(tmp_path / "cache"))
+    _forget()
+    yield
+    _forget()
+
+
+def _forget() -> None:
     availability.ggml_problem.cache_clear()
     library.library_path.cache_clear()
 

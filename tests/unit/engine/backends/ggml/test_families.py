@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,41 @@ def test_a_folder_is_the_same_model(name: str, tmp_path: Path) -> None:
     spec = read_spec(read_safetensors_model(folder))
     assert spec.context_tok == 128
     assert all(len(spec.layers[number].experts) == 8 for number in spec.moe_layers)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "key"),
+    [
+        ("olmoe", {"clip_qkv": 8.0}, "clip_qkv"),
+        ("mixtral", {"sliding_window": 64}, "sliding_window"),
+        ("dots1", {"n_group": 2, "topk_group": 1}, "expert_group_count"),
+        ("qwen2_moe", {"mlp_only_layers": [1]}, "mlp_only_layers"),
+        ("qwen3_moe", {"hidden_act": "relu"}, "hidden_act"),
+        ("ernie4_5_moe", {"moe_layer_interval": 2}, "interleave_moe_layer_step"),
+    ],
+)
+def test_what_a_folder_says_and_is_not_computed_is_refused_by_name(
+    name: str, changes: dict[str, object], key: str, tmp_path: Path
+) -> None:
+    folder = save_checkpoint(tmp_path / name, name, torch.bfloat16)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | changes))
+    with pytest.raises(UnsupportedModelError, match=key):
+        read_spec(read_safetensors_model(folder))
+
+
+def test_a_key_that_is_left_out_has_the_librarys_value(tmp_path: Path) -> None:
+    folder = save_checkpoint(tmp_path / "qwen3_moe", "qwen3_moe", torch.bfloat16)
+    config = json.loads((folder / "config.json").read_text())
+    del config["norm_topk_prob"]
+    (folder / "config.json").write_text(json.dumps(config))
+    assert not read_spec(read_safetensors_model(folder)).router.normalises
+
+
+def test_a_dense_llama_is_called_dense(tmp_path: Path) -> None:
+    path = write_gguf(tmp_path / "model.gguf", "qwen3moe", "F16", extra={"general.architecture": "llama"})
+    with pytest.raises(UnsupportedModelError, match="dense"):
+        GgufFiles(path)
 
 
 def test_another_family_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,66 @@
+"""Eviction by the activation matrix of the past request that the present iteration resembles."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from offload.policies.activations.tracker import ActivationTracker
+
+
+class ActivationEviction:
+    """Evicts the resident of the lowest p = (EAM[layer, expert] + epsilon)(1 - layer/L) / row sum.
+
+    After "MoE-Infinity: Sparsity-Aware Expert Cache", section on caching: it also prefers to keep early layers, where
+    prefetching is worst.
+    """
+
+    def __init__(self, activations: ActivationTracker) -> None:
+        self._activations = activations
+        self._residents: dict[int, np.ndarray] = {}
+        """Per group, bool [layers, experts]."""
+
+    def observe(self, layer: int, experts: Sequence[int]) -> None:
+        """See EvictionPolicy: the tracker observes."""
+
+    def enter(self, group: int, layer: int, expert: int) -> None:
+        """See EvictionPolicy."""
+        own = self._residents.get(group)
+        if own is None:
+            own = self._residents[group] = np.zeros(self._activations.collection.shape, bool)
+        own[layer, expert] = True
+
+    def leave(self, group: int, layer: int, expert: int) -> None:
+        """See EvictionPolicy."""
+        self._residents[group][layer, expert] = False
+
+    def unwanted(self, group: int, layer: int, experts: Sequence[int]) -> Sequence[tuple[int, int]]:
+        """See EvictionPolicy: what is resident stays until its slot is needed."""
+        return ()
+
+    def victims(
+        self,
+        group: int,
+        num_victims: int,
+        held: Collection[tuple[int, int]],
+        scores: np.ndarray | None,
+        layer: int,
+    ) -> list[tuple[int, int]]:
+        """See EvictionPolicy."""
+        own = self._residents.get(group)
+        if own is None:
+            return []
+        priority = np.where(own, self._activations.keep_priority(), np.inf)
+        for name in held:
+            priority[name] = np.inf
+        flat = priority.ravel()
+        if num_victims == 1:
+            order = [int(flat.argmin())]
+        else:
+            num = min(num_victims, flat.size)
+            highest = np.partition(flat, num - 1)[num - 1]
+            lowest = np.flatnonzero(flat <= highest)
+            order = lowest[np.argsort(flat[lowest], kind="stable")][:num].tolist()
+        width = own.shape[1]
+        return [divmod(at, width) for at in order if np.isfinite(flat[at])]
