@@ -87,7 +87,6 @@ def test_a_folder_is_the_same_model(name: str, tmp_path: Path) -> None:
     ("name", "changes", "key"),
     [
         ("olmoe", {"clip_qkv": 8.0}, "clip_qkv"),
-        ("mixtral", {"sliding_window": 64}, "sliding_window"),
         ("dots1", {"n_group": 2, "topk_group": 1}, "expert_group_count"),
         ("qwen2_moe", {"mlp_only_layers": [1]}, "mlp_only_layers"),
         ("qwen3_moe", {"hidden_act": "relu"}, "hidden_act"),
