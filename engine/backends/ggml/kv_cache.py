@@ -13,7 +13,7 @@ from engine.backends.ggml.graph import GraphBuilder, Tensor, row_bytes
 from engine.backends.ggml.library import Ggml
 from engine.backends.ggml.memory import Memory
 from engine.backends.ggml.model_spec import ModelSpec
-from engine.backends.ggml.tensor_types import F16, Q8_0
+from engine.backends.ggml.tensor_types import F16, PLAIN_BYTES, Q8_0
 from engine.backends.token_history import TokenHistory
 from engine.errors import ConfigError
 from engine.plan.model_plan import GrowingBytes
@@ -62,7 +62,15 @@ def require_whole_blocks(ggml: Ggml, spec: ModelSpec, type_id: int) -> None:
 
 def kv_needs(ggml: Ggml, spec: ModelSpec, chunk_tok: int, type_id: int) -> GrowingBytes:
     """Bytes of the KV cache in the format `type_id`, by the context's length."""
-    row = _bytes_of_row(ggml, spec, type_id)
+    return _needs(spec, chunk_tok, _bytes_of_row(ggml, spec, type_id))
+
+
+def float16_needs(spec: ModelSpec, chunk_tok: int) -> GrowingBytes:
+    """As `kv_needs` in float16, without the library."""
+    return _needs(spec, chunk_tok, PLAIN_BYTES[F16] * sum(spec.heads.kv_widths))
+
+
+def _needs(spec: ModelSpec, chunk_tok: int, row: int) -> GrowingBytes:
     num_windowed = sum(layer.attention.is_windowed for layer in spec.layers)
     per_tok = row * (len(spec.layers) - num_windowed)
     rings = row * num_windowed * ring_tok(spec, spec.context_tok, chunk_tok)

@@ -59,13 +59,13 @@ def _spans(places: _ReadLayout) -> list[tuple[Span, ...]]:
 class MadeExpertStore:
     """An ExpertStore over a model's files."""
 
-    def __init__(self, spec: ModelSpec, slot_offsets: Sequence[tuple[int, ...]]) -> None:
-        """`slot_offsets`: per MoE layer, where an expert's tensors begin in a slot. Opens the files. Raises
-        ExpertReadError when one cannot be opened."""
+    def __init__(self, spec: ModelSpec, slot_offsets: Sequence[tuple[int, ...]], is_cached: bool) -> None:
+        """`slot_offsets`: per MoE layer, where an expert's tensors begin in a slot. Opens the files, which `is_cached`
+        leaves in the page cache. Raises ExpertReadError when one cannot be opened."""
         layers = [spec.layers[number] for number in spec.moe_layers]
         self._experts = [layer.experts for layer in layers]
         self._places, self._slot_offsets = [_read_layout(layer) for layer in layers], slot_offsets
-        self._files = FileSource([_spans(places) for places in self._places])
+        self._files = FileSource([_spans(places) for places in self._places], is_cached=is_cached)
         self._buffer_bytes = max(places.num_bytes for places in self._places)
         self._buffers: deque[memoryview] = deque()
         """Not in use: as many as there were ever threads reading at once."""

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-import torch
 
 from engine.backends.ggml.stored_weight import StoredWeight
 from engine.backends.ggml.tensor_types import F32
@@ -35,9 +34,9 @@ _BLOCK: Final = np.dtype([("scale", "u1"), ("values", "V16")])
 BLOCK_VALUES: Final = 32
 
 
-def in_pairs(rows: torch.Tensor) -> torch.Tensor:
-    """rows [n, dim]: within each 32 values the even ones first, then the odd ones."""
-    return rows.view(len(rows), -1, BLOCK_VALUES // 2, 2).transpose(2, 3).reshape(rows.shape)
+def in_pairs(rows: np.ndarray) -> np.ndarray:
+    """rows [n, dim]: within each 32 values the even ones first, then the odd ones. A copy."""
+    return rows.reshape(len(rows), -1, BLOCK_VALUES // 2, 2).swapaxes(2, 3).reshape(rows.shape)
 
 
 def takes_pairs(weight: StoredWeight) -> bool:

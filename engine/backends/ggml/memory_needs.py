@@ -58,7 +58,8 @@ def _graph_bytes(ggml: Ggml, spec: ModelSpec, number: int, chunk_tok: int, kv_ty
             builder.new_at(_ANY_ADDRESS, kv_type, width, max(cached, ring)) for width in spec.heads.kv_widths
         )
         layers = LayerGraphBuilder(spec, lambda weight: (_ANY_ADDRESS, _held_type(weight)), [tables] * len(spec.layers))
-        at = Addresses(*([_ANY_ADDRESS] * len(Addresses._fields)))
+        anywhere = _ANY_ADDRESS
+        at = Addresses(anywhere, anywhere, anywhere, (), anywhere, anywhere, anywhere, anywhere, anywhere)
         return graph_bytes(ggml, layers.layer(builder, number, at, chunk_tok, SeenRows(cached, 0, ring)))
     finally:
         builder.close()

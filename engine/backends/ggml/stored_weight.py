@@ -21,12 +21,14 @@ class StoredWeight(NamedTuple):
 
     def matrix(self, number: int) -> StoredWeight:
         """One of a stack [..., count]."""
-        part_bytes = self.num_bytes // self.shape[-1]
-        one = self._replace(shape=self.shape[:-1], num_bytes=part_bytes)
-        if self.made is None:
-            return one._replace(file_offset=self.file_offset + number * part_bytes)
-        parts = tuple(part.matrix(number) for part in self.made.parts)
-        return one._replace(file_offset=parts[0].file_offset, made=self.made._replace(parts=parts))
+        name, type_id, shape, path, file_offset, num_bytes, made = self
+        part_bytes = num_bytes // shape[-1]
+        if made is None:
+            return StoredWeight(name, type_id, shape[:-1], path, file_offset + number * part_bytes, part_bytes)
+        parts = tuple(part.matrix(number) for part in made.parts)
+        return StoredWeight(
+            name, type_id, shape[:-1], path, parts[0].file_offset, part_bytes, made._replace(parts=parts)
+        )
 
     def row_halves(self) -> tuple[StoredWeight, StoredWeight]:
         """The first and the second half of a matrix's rows."""
