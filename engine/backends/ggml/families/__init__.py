@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from typing import Final, Protocol
 
 from engine.backends.ggml.families import (
+    deepseek2,
     dots1,
     ernie4_5_moe,
     glm4moe,
+    gptoss,
     granitemoe,
     hunyuan_moe,
-    hy_v3,
     llama,
     minimax_m2,
     olmoe,
@@ -41,10 +42,11 @@ FAMILIES: Final[Mapping[str, _Family]] = {
     "olmoe": olmoe,
     "llama": llama,
     "granitemoe": granitemoe,
+    "gpt-oss": gptoss,
+    "deepseek2": deepseek2,
     "dots1": dots1,
     "ernie4_5-moe": ernie4_5_moe,
     "hunyuan-moe": hunyuan_moe,
-    "hy_v3": hy_v3,
     "minimax-m2": minimax_m2,
 }
 """By the architecture's name in GGUF."""

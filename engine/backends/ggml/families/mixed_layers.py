@@ -57,8 +57,7 @@ def _layer(
     if dense_dim:
         return LayerWeights(**common, dense=model.network(prefix, "", sizes.hidden_dim, dense_dim))
     shared = read_shared_experts(model, prefix, sizes, shared_dim)
-    corrections = [model.optional(prefix + name, sizes.num_experts) for name in ("exp_probs_b.bias", "exp_probs_b")]
-    correction = next((found for found in corrections if found is not None), None)
+    correction = model.optional(prefix + "exp_probs_b.bias", sizes.num_experts)
     return LayerWeights(**common, **read_experts(model, prefix, sizes, shared), correction_bias=correction)
 
 

@@ -67,6 +67,17 @@ class StoredModel:
         self.require(key, *meanings)
         return meanings[str(self._numbers[key])] if key in self._numbers else default
 
+    def list_of(self, key: str, length: int) -> int | list[object] | None:
+        """A whole number, or a list of so many values; None where it is not there. Raises CheckpointError."""
+        value = self._value(key, False)
+        if value is False:
+            return None
+        if isinstance(value, (tuple, list)) and len(value) == length:
+            return list(value)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise self._wrong(key, value, f"a whole number, or a list of {length} values")
+        return value
+
     def says(self, key: str) -> bool:
         """Whether the key is there."""
         return key in self._numbers
@@ -147,10 +158,9 @@ class StoredModel:
         """The routed experts of a layer: stacked, or each stored for itself. Biases are stacked. Raises
         UnsupportedModelError for biases that are no float32."""
         shapes = {"gate": (hidden_dim, width), "up": (hidden_dim, width), "down": (width, hidden_dim)}
-        matrices, biases = self._gates_and_ups(prefix, hidden_dim, width, count), {}
+        matrices, biases = {}, {}
         for part, shape in shapes.items():
-            if part not in matrices:
-                matrices[part] = self._expert_matrices(prefix, part, shape, count)
+            matrices[part] = self._expert_matrices(prefix, part, shape, count)
             biases[part] = self._expert_biases(f"{prefix}ffn_{part}_exps.bias", shape[1], count)
         return tuple(
             ExpertWeights(*(matrices[part][number] for part in shapes), *(biases[part][number] for part in shapes))
@@ -169,14 +179,6 @@ class StoredModel:
                 "Use a version whose experts of one layer are stored alike.",
             )
         return found
-
-    def _gates_and_ups(self, prefix: str, hidden_dim: int, width: int, count: int) -> dict[str, list[StoredWeight]]:
-        """Of experts whose gate and up are one matrix; none where they are two."""
-        whole = self.optional(f"{prefix}ffn_gate_up_exps.weight", hidden_dim, 2 * width, count)
-        if whole is None:
-            return {}
-        gates, ups = zip(*(whole.matrix(number).row_halves() for number in range(count)), strict=True)
-        return {"gate": list(gates), "up": list(ups)}
 
     def _expert_biases(self, name: str, length: int, count: int) -> Sequence[StoredWeight | None]:
         whole = self.optional(name, length, count)
