@@ -12,7 +12,7 @@ from engine.config import EngineConfig
 from engine.experts.formats import ExpertFormat
 from engine.experts.layer import LayerContext, MoeLayer
 from engine.experts.prefill import ExpertPrefill, LayerPrefill, RingPrefill
-from engine.experts.router_tap import RoutingTap
+from engine.experts.routing_tap import RoutingTap
 from engine.experts.step_state import StepState
 from engine.lookahead.prefetching import Prefetching
 from offload.geometry import Geometry
@@ -54,7 +54,7 @@ class ExpertRuntime:
         """Allocates and touches the slots, and starts the link's threads.
 
         `staging_slots`: of prefill's ring, where layers are not staged. `inputs`: of the policies; None: their
-        defaults. Raises RuntimeError when the system refuses the memory.
+        defaults. Raises MemoryError when the system refuses the memory.
         """
         self._config, self._geometry, self._has_layer_staging = config, geometry, has_layer_staging
         self._staging_slots = staging_slots

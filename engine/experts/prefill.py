@@ -16,8 +16,6 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-import torch
-
 from offload.geometry import Geometry
 from offload.link.lease import Lease
 from offload.link.staging import LayerStaging, StagingRing
@@ -34,8 +32,8 @@ class Fetched(NamedTuple):
 
     expert: int
     slot: int | None
-    staged: torch.Tensor | None
-    """uint8 [expert_bytes], valid until the next expert is asked for."""
+    staged: memoryview | None
+    """Its bytes, valid until the next expert is asked for."""
 
 
 class ExpertPrefill(Protocol):
@@ -121,7 +119,7 @@ class RingPrefill:
                 if lease.copy is not None:
                     lease.copy.wait(self._is_cancelled)
                 if is_staged:
-                    yield Fetched(expert, None, ring.tensor(lease.slot))
+                    yield Fetched(expert, None, ring.memory(lease.slot))
                     ring.free(lease.slot)
                 else:
                     yield Fetched(expert, lease.slot, None)
@@ -216,7 +214,7 @@ class LayerPrefill:
                 lease = claimed.get(expert)
                 if lease is None:
                     self._staging.wait_expert(layer, expert, self._is_cancelled)
-                    yield Fetched(expert, None, self._staging.tensor(layer, expert))
+                    yield Fetched(expert, None, self._staging.memory(layer, expert))
                     continue
                 if lease.copy is not None:
                     lease.copy.wait(self._is_cancelled)

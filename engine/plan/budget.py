@@ -18,6 +18,7 @@ from offload.errors import BudgetError
 from offload.geometry import Geometry
 from offload.nonuniform_budget import with_moved_slots
 from offload.policies.slot_planning.curve import HitRateCurve, mean_curves
+from offload.strategy.bundle import Strategy
 
 _MIN_CHUNK_TOK = 32
 _MAX_WORKSPACE_SHARE = 0.125
@@ -75,7 +76,7 @@ def replanned(
         context_tok=budget.context_tok,
         model_context_tok=plan.model_context_tok,
         available_bytes=max(machine.available_bytes(), budget.budget_bytes),
-        layer_staging=_layer_staging(config, plan),
+        layer_staging=_layer_staging(policies, plan),
         cache=policies.cache,
     )
     return _with_profiled_slots(config, plan, plan_budget(request), fingerprint)
@@ -145,18 +146,17 @@ def _uniform_budget(
             context_tok=config.context_tok,
             model_context_tok=plan.model_context_tok,
             available_bytes=machine.available_bytes(),
-            layer_staging=_layer_staging(config, plan),
+            layer_staging=_layer_staging(policies, plan),
             cache=policies.cache,
         )
     )
 
 
-def _layer_staging(config: EngineConfig, plan: ModelPlan) -> bool | None:
+def _layer_staging(policies: Strategy, plan: ModelPlan) -> bool | None:
     """As BudgetRequest has it; None: decided by what it takes."""
-    prefill = config.policies.prefill
-    if prefill == AUTO:
+    if policies.prefill == AUTO:
         return None if plan.may_stage_layers else False
-    return prefill == FULL_LAYER
+    return policies.prefill == FULL_LAYER
 
 
 def _conversion_bytes(config: EngineConfig, plan: ModelPlan) -> int:

@@ -144,7 +144,7 @@ def _checked(path: Path, arrays: dict[str, np.ndarray], geometry: Geometry) -> S
     if widths[-1] != num_experts:
         raise ProfileError(f"{path} is damaged: it scores {widths[-1]} experts of {num_experts}.", _REMEDY)
     return SelectionPredictor(
-        *(arrays[name] for name in _FIXED),
-        tuple(arrays[f"weight.{number}"] for number in range(count)),
-        tuple(arrays[f"bias.{number}"] for number in range(count)),
+        **{name: arrays[name] for name in _FIXED},
+        weights=tuple(arrays[f"weight.{number}"] for number in range(count)),
+        biases=tuple(arrays[f"bias.{number}"] for number in range(count)),
     )

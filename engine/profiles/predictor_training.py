@@ -117,9 +117,10 @@ class _Network(nn.Module):
             history + self.from_affinity(affinity) + self.from_popularity(self.popularity)[1:] + self.layer.weight[1:]
         )
         inner = inner.reshape(steps * (num_layers - 1), -1)
+        logits: torch.Tensor = inner
         for norm, linear in zip(self.norms, self.linears, strict=True):
-            inner = linear(self.dropout(torch.relu(norm(inner))))
-        return inner
+            logits = linear(self.dropout(torch.relu(norm(logits))))
+        return logits
 
     @torch.no_grad()
     def folded(self) -> SelectionPredictor:
@@ -136,7 +137,7 @@ class _Network(nn.Module):
         weights, biases = [], []
         for number, linear in enumerate(self.linears):
             assert isinstance(linear, nn.Linear)
-            weight, bias = linear.weight.t(), linear.bias
+            weight, bias = linear.weight.t(), linear.bias + 0
             if number + 1 < len(scales):
                 weight, bias = weight * scales[number + 1], bias * scales[number + 1] + shifts[number + 1]
             weights.append(_array(weight))

@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from engine.backends.ggml.compute import Compute, Scratch
 from engine.backends.ggml.decoder import GgmlDecoder
 from engine.backends.ggml.embedding import Embedding
@@ -35,7 +33,7 @@ _STAGING_SLOTS = 16
 """A prompt's experts are fetched once, in the file's order: a ring that reads several at once, and into the next layer,
 is as quick as two buffers of a layer, whose bytes are worth more as slots."""
 _RUNTIME_MARGIN_BYTES = 40 << 20
-"""What torch, numpy and ggml allocate while they run: ggml compiles nothing, unlike oneDNN."""
+"""What numpy and ggml allocate while they run: ggml compiles nothing, unlike oneDNN."""
 
 
 class GgmlBackend:
@@ -90,7 +88,6 @@ class GgmlBackend:
             done += num_bytes
             on_read(done, self.plan.resident_bytes)
 
-        torch.set_num_threads(1)  # what is left to torch is too small to be shared out
         self._compute = compute = Compute(self._ggml)
         self._scratch = Scratch(self._ggml)
         formats = []
@@ -160,6 +157,11 @@ class GgmlBackend:
     def num_threads(self) -> int:
         """See Backend."""
         return self._compute.num_threads if self._compute is not None else 1
+
+    @property
+    def computed_s(self) -> float:
+        """Seconds spent in graphs, all of them, monotonic."""
+        return self._compute.computed_s if self._compute is not None else 0.0
 
     def time_step(self, past_tok: int) -> int:
         """See Backend."""

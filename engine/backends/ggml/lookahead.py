@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-import torch
+import numpy as np
 
 from engine.backends.ggml.routing import Routing
 from engine.lookahead.correction import MeanErrorCorrection
@@ -25,14 +25,13 @@ class GgmlLookahead:
     def __init__(
         self,
         routings: Sequence[Routing],
-        num_experts: int,
-        logits: torch.Tensor,
-        next_logits: torch.Tensor,
+        logits: np.ndarray,
+        next_logits: np.ndarray,
         ask: Callable[[int], None],
     ) -> None:
         """`logits` float32 [1, experts]: of the running layer's router. `next_logits` [MAX_AHEAD + 1, experts]: of the
         routers asked in its graph, and behind them of the one asked last. `ask(layer)` asks a later layer's."""
-        self._routings, self._num_experts = routings, num_experts
+        self._routings = routings
         self._logits, self._next_logits, self._ask = logits, next_logits, ask
         self._corrections: list[dict[int, MeanErrorCorrection]] = [{} for _ in routings]
         self.in_graph: dict[int, list[int]] = {}
@@ -50,9 +49,24 @@ class GgmlLookahead:
             self._ask(ahead)
         correction = self._corrections[ahead].get(layer)
         if correction is None:
-            correction = MeanErrorCorrection(self._num_experts, self._routings[ahead].best)
+            correction = MeanErrorCorrection(self._routings[ahead].best)
             self._corrections[ahead][layer] = correction
-        return self._routings[ahead].best(correction.correct(self._next_logits[row : row + 1].clone()))
+        return self._routings[ahead].best(correction.correct(self._next_logits[row : row + 1].copy()))
+
+    @property
+    def logits(self) -> np.ndarray:
+        """Of the running layer's router, float32 [1, experts]: valid until the next layer's."""
+        return self._logits
+
+    def logits_ahead(self, ahead: int) -> np.ndarray:
+        """The logits that layer `ahead`'s router gives on the residual as it is now: float32 [1, experts], valid until
+        another is asked."""
+        self._ask(ahead)
+        return self._next_logits[MAX_AHEAD:]
+
+    def best(self, layer: int) -> Callable[[np.ndarray], list[int]]:
+        """Which experts a layer chooses for logits."""
+        return self._routings[layer].best
 
     def learn(self, layer: int) -> None:
         """See Forecaster."""

@@ -12,7 +12,6 @@ from engine.backends.transformers.config_and_tokenizer import load_tokenizer
 from engine.chat.chat_template import ChatTemplate
 from engine.chat.thinking_switch import find_choices
 from engine.checkpoint.architectures import ANOTHER_MODEL
-from engine.checkpoint.catalogue import describe_folder
 from engine.checkpoint.gguf.header import read_gguf
 from engine.checkpoint.gguf.location import is_gguf
 from engine.checkpoint.gguf.metadata import Metadata
@@ -21,6 +20,7 @@ from engine.checkpoint.shards import choose_shards
 from engine.checkpoint.stored_tensors import checkpoint_files, stored_tensors
 from engine.commands.diagnose.check import FAIL, OK, WARN, Check
 from engine.commands.diagnose.link_trial import try_link
+from engine.commands.model_menu import describe_model
 from engine.commands.plan_model import plan_model
 from engine.config import DEMO_MODEL, EngineConfig, format_bytes
 from engine.demo.location import built_demo
@@ -62,12 +62,15 @@ class ModelExamination:
             if name == DEMO_MODEL:
                 advice = f"It is built when it is chosen; that takes {format_bytes(NEEDED_BYTES)} of disk."
             return Check("model", WARN, f"{name} is not on this machine", advice)
-        entry = describe_folder(self._folder)
+        entry = describe_model(self._folder, self._config)
         if not entry.is_supported:
             self._folder = None if entry.total_bytes is None else self._folder
             return Check("model", FAIL, f"{name}: {entry.reason}", ANOTHER_MODEL)
         shape = f"{entry.num_layers} layers, {entry.num_experts} experts, {entry.top_k} a token"
-        return Check("model", OK, f"{name}: {entry.architecture}, {shape}, {format_bytes(entry.total_bytes or 0)}")
+        formats = f", {entry.formats}" if entry.formats else ""
+        least = f"; a budget from about {format_bytes(entry.costs.least_bytes)} on" if entry.costs else ""
+        size = format_bytes(entry.total_bytes or 0)
+        return Check("model", OK, f"{name}: {entry.architecture}, {shape}, {size}{formats}{least}")
 
     def _checkpoint(self, folder: Path) -> Check:
         num_files, num_tensors, notices = _counted(folder)

@@ -49,7 +49,7 @@ class Bench:
         """Runs a layer's prefill to its end and checks every expert's bytes."""
         found = []
         for fetched in self.prefill.fetch(layer, experts, by_use or experts, 100):
-            held = fetched.staged if fetched.staged is not None else self.pool.tensor(fetched.slot or 0)
+            held = fetched.staged if fetched.staged is not None else self.pool.memory(fetched.slot or 0)
             assert held.tolist() == [16 * layer + fetched.expert] * BYTES
             found.append(fetched.expert)
         self.cache.release(layer)

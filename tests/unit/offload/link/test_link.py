@@ -148,14 +148,16 @@ def test_eta_is_that_of_the_demand_queue_even_for_a_prefetch(new_source, new_lin
     source.open()
 
 
-def test_an_emulated_link_keeps_its_rate_over_many_copies(new_source, new_link, drain):
+def test_an_emulated_link_is_never_faster_than_its_rate_over_many_copies(new_source, new_link, drain):
+    """How much slower it is depends on what else the machine does."""
     link = new_link(new_source(), num_threads=4, emulated_bytes_per_s=10e6)
     start_s = time.perf_counter()
     for expert in range(60):
         submit(link, expert % 8, num_bytes=50_000)
     drain(link)
-    assert 60 * 50_000 / (time.perf_counter() - start_s) == pytest.approx(10e6, rel=0.1)
-    assert link.bytes_per_s == pytest.approx(10e6, rel=0.1)
+    rate = 60 * 50_000 / (time.perf_counter() - start_s)
+    assert rate < 1.1 * 10e6
+    assert 0.5 * rate < link.bytes_per_s < 1.1 * 10e6
     assert link.emulated_bytes_per_s == 10e6
 
 
