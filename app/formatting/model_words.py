@@ -9,11 +9,12 @@ COSTS_EXPLAINED = "from: the smallest budget; %: the share of its experts on the
 
 
 def model_shape(entry: ModelEntry) -> str:
-    """`48 x 128 experts, 8 a token · 56.9 GiB · LM Studio`, as far as it is known."""
+    """`48 x 128 experts, 8 a token · 56.9 GiB`, as far as it is known. Of a GGUF file, of which a second line tells:
+    `48 x 128 experts · 17.3 GiB · LM Studio`."""
     parts = []
     if entry.num_experts is not None:
         layers = f"{entry.num_layers} x " if entry.num_layers is not None else ""
-        used = f", {entry.top_k} a token" if entry.top_k is not None else ""
+        used = f", {entry.top_k} a token" if entry.top_k is not None and not entry.formats else ""
         parts.append(f"{layers}{entry.num_experts} experts{used}")
     if entry.total_bytes:
         parts.append(format_bytes(entry.total_bytes))

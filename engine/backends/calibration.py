@@ -34,13 +34,14 @@ class Calibration:
         Raises WaitCancelled."""
         link = runtime.link
         layers = [number % geometry.num_layers for number in range(link.num_threads)]
-        taken: dict[int, int] = {}
+        taken: set[int] = set()
         destinations = []
         for layer in layers:
-            slots = runtime.pool.slots_of(layer)
-            taken[layer] = taken.get(layer, 0) + 1
-            if taken[layer] <= len(slots):
-                destinations.append((layer, runtime.pool.memory(slots[-taken[layer]])))
+            slot = next((slot for slot in reversed(runtime.cache.slots_of_layer(layer)) if slot not in taken), None)
+            if slot is not None:
+                taken.add(slot)
+                memory = runtime.pool.memory(slot)[: geometry.layers[layer].expert_bytes]
+                destinations.append((layer, memory))
         num_experts = [layer.num_experts for layer in geometry.layers]
         with self._calibrating():
             return choose_threads(

@@ -15,7 +15,7 @@ from engine.config import APPROX, AUTO, FULL_LAYER, EngineConfig, SamplingConfig
 from engine.events import LoadProgress
 from engine.experts.expert_runtime import ExpertRuntime
 from engine.experts.step_state import StepState
-from engine.plan.budget import budget_for, replanned, staging_slots_of, with_measured_workspace
+from engine.plan.budget import budget_for, replanned, with_measured_workspace
 from engine.plan.model_plan import ChunkNeeds
 from engine.profiles.past_requests import PastRequests
 from engine.profiles.predictor_store import PredictorStore
@@ -114,9 +114,8 @@ class OffloadedModel:
         prefill = config.policies.prefill
         has_layer_staging = self.budget.has_layer_staging if prefill == AUTO else prefill == FULL_LAYER
         loaded, geometry = self.loaded, self.loaded.plan.geometry
-        staging_slots = staging_slots_of(config.policies, loaded.plan)
         runtime = self._runtime = ExpertRuntime(
-            *(config, geometry, loaded.store, groups, has_layer_staging, staging_slots),
+            *(config, geometry, loaded.store, groups, has_layer_staging, loaded.plan.ring_slots(config.policies)),
             PolicyInputs(
                 geometry,
                 weights=self.tuned.weights,

@@ -20,8 +20,8 @@ from engine.checkpoint.hub_gguf import names_to_type
 from offload.bounded_json import Limits, NotReadable, parse_object
 from offload.regular_file import read_whole
 
-HUB, LM_STUDIO, OLLAMA, HERE, OWN = "Hugging Face", "LM Studio", "Ollama", "./", ""
-"""Where a model was found. OWN: in a folder of the user's settings."""
+HUB, LM_STUDIO, OLLAMA, OWN = "Hugging Face", "LM Studio", "Ollama", ""
+"""Where a model was found. OWN: in a folder of the user's settings, or in the current one."""
 MOST_LISTED: Final = 5000
 """Names that are looked at in one folder."""
 _MANIFEST: Final = Limits(max_bytes=1 << 20, max_depth=8)
@@ -82,7 +82,7 @@ def known_places() -> Iterator[Found]:
         yield from ggufs_in_folder(folder, 2, LM_STUDIO)
     for folder in ollama_folders():
         yield from in_ollama(folder)
-    yield from ggufs_in_folder(Path(), 0, HERE)
+    yield from ggufs_in_folder(Path(), 0, OWN)
 
 
 def in_snapshot(repository: Repository) -> Iterator[Found]:

@@ -67,14 +67,17 @@ class MoeLayer:
         self.last_experts: list[int] = []
         self.last_substitutes: list[int] = []
 
-    def __call__(self, hidden: Array, index: Array, weights: Array) -> Array:
-        """hidden [tokens, hidden], index and weights [tokens, k] -> [tokens, hidden]. Raises WaitCancelled,
-        ExpertReadError."""
+    def __call__(self, hidden: Array, index: Array, weights: Array, *, only_last: bool = False) -> Array:
+        """hidden [tokens, hidden], index and weights [tokens, k] -> [tokens, hidden], or with `only_last` that of the
+        last token. Raises WaitCancelled, ExpertReadError."""
         if self._state.is_calibrating:
             bound = [self._weights[slot] for slot in self._first_slots[: index.shape[-1]]]
             self._format.compute(hidden, bound, range(len(bound)))
             return self._format.total(weights, hidden.dtype)
-        out = self._decode(hidden, index, weights) if self._state.is_decode else self._prefill(hidden, index, weights)
+        if self._state.is_decode:
+            out = self._decode(hidden, index, weights)
+        else:
+            out = self._prefill(hidden, index, weights, slice(-1 if only_last else 0, None))
         self._state.after_layer(self.number)
         return out
 
@@ -118,8 +121,8 @@ class MoeLayer:
         return [experts[i] for i in kept], weights[:, kept]
 
     def _compute_all(self, hidden: Array, experts: Sequence[int], leases: Sequence[Lease]) -> None:
-        """Computes the experts' outputs: those at hand in one group, arriving ones in groups of what has landed. Adds
-        to the state's link wait."""
+        """Computes the token's experts: those at hand in one group, arriving ones in groups of what has landed. Adds to
+        the state's link wait."""
         copies, late = [lease.copy for lease in leases], list(range(len(leases)))
         looks_ahead = self._prefetching.waits_for_first_expert
         while True:
@@ -182,18 +185,21 @@ class MoeLayer:
 
     # -- prefill ------------------------------------------------------------------------------------------------------
 
-    def _prefill(self, hidden: Array, index: Array, weights: Array) -> Array:
-        num_tok = len(index)
+    def _prefill(self, hidden: Array, index: Array, weights: Array, wanted: slice) -> Array:
+        """Of the `wanted` tokens; the routing of all is recorded."""
         recorder = self._state.recorder
         if recorder is not None:
             recorder.record(self.number, np.asarray(index), self.tap.all_scores() if recorder.has_scores else None)
+        hidden, index, weights = hidden[wanted], index[wanted], weights[wanted]
+        num_tok = len(index)
         order_of, rows_of = self._by_expert(index)
         self._context.feed.prefilled(self.number, order_of, [len(rows_of[expert]) for expert in order_of])
         total = self._format.sum_of(hidden, weights)
         resident = self._cache.lock_resident(self.number, order_of)
         absent = [expert for expert in order_of if expert not in resident]
         try:
-            arriving = self._context.prefill.fetch(self.number, absent, num_tok)
+            by_use = sorted(absent, key=lambda expert: -rows_of[expert].numel())
+            arriving = self._context.prefill.fetch(self.number, absent, by_use, num_tok)
             for expert, bound in self._in_turn(order_of, resident, arriving):
                 total.add(bound, rows_of[expert])
         except BaseException:

@@ -124,7 +124,7 @@ class Prefetching:
         self._last_depth = len(wanted)
         for ahead, chosen in groupby(wanted, key=itemgetter(0)):
             self._cache.prefetch(ahead, [expert for _, expert in chosen], self._expected.get(ahead, ()))
-        for ahead in set(asked).difference(at for at, _ in wanted):
+        for ahead in {*asked} - {ahead for ahead, _ in wanted}:
             if self._cache.num_loading(ahead):  # what was wrongly predicted before is given up
                 self._cache.prefetch(ahead, (), self._expected[ahead])
 

@@ -18,7 +18,7 @@ from offload.errors import BudgetError
 from offload.geometry import Geometry
 from offload.nonuniform_budget import with_moved_slots
 from offload.policies.slot_planning.curve import HitRateCurve, mean_curves
-from offload.strategy.bundle import RING_SLOTS, Strategy
+from offload.strategy.bundle import Strategy
 
 _MIN_CHUNK_TOK = 32
 _MAX_WORKSPACE_SHARE = 0.125
@@ -72,7 +72,7 @@ def replanned(
         kv_fixed_bytes=needs.kv.fixed_bytes,
         workspace_bytes=budget.workspace_bytes,
         chunk_tok=budget.chunk_tok,
-        staging_slots=staging_slots_of(policies, plan),
+        staging_slots=plan.ring_slots(policies),
         context_tok=budget.context_tok,
         model_context_tok=plan.model_context_tok,
         available_bytes=max(machine.available_bytes(), budget.budget_bytes),
@@ -142,7 +142,7 @@ def _uniform_budget(
             workspace_bytes=needs.workspace.fixed_bytes + _conversion_bytes(config, plan),
             workspace_bytes_per_tok=needs.workspace.bytes_per_tok,
             chunk_tok=chunk_tok,
-            staging_slots=staging_slots_of(policies, plan),
+            staging_slots=plan.ring_slots(policies),
             context_tok=config.context_tok,
             model_context_tok=plan.model_context_tok,
             available_bytes=machine.available_bytes(),
@@ -150,11 +150,6 @@ def _uniform_budget(
             cache=policies.cache,
         )
     )
-
-
-def staging_slots_of(policies: Strategy, plan: ModelPlan) -> int:
-    """Slots of prefill's ring: the back end's number, but where the strategy has fewer than an ordinary ring."""
-    return plan.staging_slots if policies.staging_slots == RING_SLOTS else policies.staging_slots
 
 
 def _layer_staging(policies: Strategy, plan: ModelPlan) -> bool | None:

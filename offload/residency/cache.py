@@ -202,6 +202,10 @@ class ExpertCache:
         """Whether the layer's group has a slot that neither holds an expert nor awaits one."""
         return bool(self._layers[layer].group.free)
 
+    def num_empty_slots(self, layer: int) -> int:
+        """Slots of the layer's group that neither hold an expert nor await one."""
+        return len(self._layers[layer].group.free)
+
     def slot_of(self, layer: int, expert: int) -> int | None:
         """The slot a resident expert is in, else None."""
         slot = self._layers[layer].slot_of[expert]

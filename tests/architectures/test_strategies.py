@@ -14,7 +14,10 @@ from engine.backends.offloaded_model import OffloadedModel
 from engine.commands.plan_model import plan_model
 from engine.config import GGML, STRATEGIES, TRANSFORMERS, EngineConfig
 from engine.telemetry.snapshots import Telemetry
+from tests.architectures.test_ggml_exact import answers as ggml_answers
+from tests.architectures.test_ggml_exact import open_model
 from tests.architectures.tiny import save_checkpoint
+from tests.gguf_files import write_gguf
 
 NUM_EXPERTS, TOP_K, NUM_LAYERS, NEW_TOK = 128, 8, 3, 8
 PROMPTS = (5, 70)
@@ -63,7 +66,7 @@ def test_every_strategy_writes_the_whole_models_tokens(
 ) -> None:
     backend, expected = whole
     monkeypatch.setenv("MOE_CHAT_HOME", str(tmp_path))
-    engine = opened(config_of(folder, backend, 0.15))
+    engine = opened(replace(config_of(folder, backend, 0.15), strategy="moe-infinity"))
     try:
         for name in STRATEGIES:
             before = engine.budget.total_bytes
@@ -98,3 +101,19 @@ def test_the_plan_is_the_strategys(folder: Path, strategy: str, num_slots: int) 
     assert outcome.report["slots"] == f"{num_slots} slots in one pool"
     assert outcome.report["slot_groups"] == {"slots": [num_slots], "group_of_layer": [0] * NUM_LAYERS}
     assert f"strategy {strategy}" in outcome.lines
+
+
+def test_layers_whose_experts_differ_in_size_share_a_pool(tmp_path: Path) -> None:
+    path = write_gguf(tmp_path / "mixed.gguf", "qwen3moe", "Q4_K_M", layers=4)
+    found = []
+    for options in ({"residency": 1.0}, {"residency": 0.4, "strategy": "moe-infinity"}):
+        engine = open_model(path, **options)
+        try:
+            assert len({layer.expert_bytes for layer in engine.loaded.plan.geometry.layers}) > 1
+            found.append(ggml_answers(engine, (7, 64)))
+            engine.cache.check_integrity()
+        finally:
+            engine.close()
+    for (ids, logits), (whole_ids, whole_logits) in zip(found[1], found[0], strict=True):
+        assert torch.equal(logits, whole_logits)
+        assert ids == whole_ids

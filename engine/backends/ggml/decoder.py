@@ -133,13 +133,15 @@ class GgmlDecoder(DecodeLoop):
         self._compute.run(self._head_graph)
         return self._logits
 
-    def _experts(self, moe: int, states: PromptStates, residual: np.ndarray) -> None:
-        """Routes all tokens of `states` and adds their experts' outputs to the residual."""
+    def _experts(self, moe: int, states: PromptStates, residual: np.ndarray, *, only_last: bool = False) -> None:
+        """Routes all tokens of `states` and adds their experts' outputs to the residual; with `only_last` the last
+        one's: nothing is computed from the others after the last layer."""
         tap, layer = self.taps[moe], self.layers.get(moe)
         tap.logits = states.logits
         if layer is not None:
             experts, weights = self._routings[moe].choose(states.logits)
-            residual += layer(states.normed, experts, weights)
+            out = layer(states.normed, experts, weights, only_last=only_last)
+            residual[-len(out) :] += out
 
     def _prepare_step(self, length: int) -> None:
         """Inputs of a step at position `length`, and graphs that see as many rows of the KV cache."""
@@ -217,7 +219,7 @@ class GgmlDecoder(DecodeLoop):
                     raise WaitCancelled("Stopped.")
             moe = self._moe_number.get(number)
             if moe is not None:
-                self._experts(moe, states, states.residual)
+                self._experts(moe, states, states.residual, only_last=number == len(self._spec.layers) - 1)
         self._token.residual[:] = states.residual[-1:]
         with self._one_graph() as builder:
             graph = self._graphs.head(builder, self._token.residual_at, self._logits_at)

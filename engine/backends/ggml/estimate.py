@@ -26,8 +26,6 @@ _READING_BYTES: Final = 64 << 10
 """Of each link thread, for the ends of its reads."""
 _CHUNK_TOK: Final = 64
 """Of prompts, as the plan takes it where memory is scarce."""
-_KV_VALUE_BYTES: Final = 2
-_KV_PADDING_TOK: Final = 256
 
 
 def costs_of(spec: ModelSpec, config: EngineConfig) -> Costs:
@@ -49,11 +47,13 @@ def _needed_bytes(request: BudgetRequest) -> int:
 
 
 def _request(spec: ModelSpec, config: EngineConfig) -> BudgetRequest:
+    from engine.backends.ggml.kv_cache import PADDING_TOK, bytes_per_tok  # 0.1 s: not for a menu without GGUF files
+
     num_link_threads = 1 if config.link_bytes_per_s is not None else config.link_threads
     hidden, vocabulary = spec.hidden_dim, spec.vocabulary_tok
     num_experts = max(len(layer.experts) for layer in spec.layers)
     prompt_per_tok = 4 * (2 * hidden + num_experts) + 4 * hidden + 24 * spec.top_k
-    kv_per_tok = len(spec.layers) * 2 * spec.num_kv_heads * spec.head_dim * _KV_VALUE_BYTES
+    kv_per_tok = bytes_per_tok(spec)
     return BudgetRequest(
         geometry=geometry_of(spec),
         memory_bytes=config.memory_bytes,
@@ -61,7 +61,7 @@ def _request(spec: ModelSpec, config: EngineConfig) -> BudgetRequest:
         runtime_bytes=_RUNTIME_BYTES,
         resident_bytes=sum(weight.num_bytes for weight in spec.resident().values()),
         kv_bytes_per_tok=kv_per_tok,
-        kv_fixed_bytes=_KV_PADDING_TOK * kv_per_tok,
+        kv_fixed_bytes=PADDING_TOK * kv_per_tok,
         workspace_bytes=_WORKSPACE_BYTES
         + 12 * vocabulary
         + 4 * _CHUNK_TOK * 8 * max(hidden, spec.num_heads * spec.head_dim)

@@ -118,7 +118,7 @@ def test_where_other_programs_keep_models(tmp_path: Path, home: Path) -> None:
         ("one-Q8_0", "LM Studio", True),
         ("qwen3:30b", "Ollama", True),
         ("someone/else:latest", "Ollama", False),
-        ("again", "./", True),
+        ("again", "", True),
     ]
     assert entries[0].location == "owner/repo:Q8_0"
     assert entries[2].location == str(store / "blobs" / "sha256-ab12")
@@ -156,7 +156,7 @@ def test_the_command_prints_them_all(tmp_path: Path, home: Path) -> None:
     command = [sys.executable, "-m", "app.cli", "models", str(folder)]
     where = {**os.environ, "MOE_CHAT_HOME": str(home), "PYTHONPATH": os.pathsep.join(sys.path)}
     said = subprocess.run(command, capture_output=True, text=True, check=True, env=where).stdout
-    assert "a-Q4_K_M\n    2 x 8 experts, 2 a token · " in said
+    assert "a-Q4_K_M\n    2 x 8 experts · " in said
     assert "\n    qwen3moe, ggml · Q4_K " in said
     assert " · 100% at " in said
     assert "j-parts\n    cannot be run: " in said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 import regex
 
 from engine.api import Message
-from engine.backends.tokenizers.gguf_tokenizer import GgufTokenizer, read_tokenizer
+from engine.backends.tokenizers.gguf_tokenizer import UNUSED, USER_DEFINED, GgufTokenizer, read_tokenizer
 from engine.backends.tokenizers.splitters import ROUGH_IN_LLAMA_CPP, SPLITTERS
 from engine.chat.conversation import ConversationEncoder
 from engine.chat.end_tokens import end_tokens
@@ -26,6 +27,7 @@ from tests.gguf_files import tokenizer_keys
 from tests.llama_cpp import has_llama_cpp, llama_pieces, llama_tokens
 from tests.llama_cpp_vocabularies import vocabularies
 from tests.tokenizer_texts import CONTROL, tokenizer_texts
+from tests.unit.engine.checkpoint.gguf import raw_gguf
 
 long = pytest.mark.long
 needs_llama_cpp = pytest.mark.skipif(not has_llama_cpp(), reason="the wheel xllamacpp is not installed")
@@ -146,6 +148,20 @@ def test_real_vocabularies_are_read_as_llama_cpp_reads_them(name: str) -> None:
     assert_like_llama_cpp(paths[name], tokenizer_texts(10_000, 7, control_of(name)))
 
 
+@needs_llama_cpp
+@pytest.mark.long
+def test_sentencepiece_without_a_space_before_a_text(tmp_path: Path) -> None:
+    source = vocabularies(fetches=False).get("llama-spm")
+    if source is None:
+        pytest.skip("there are no real vocabularies here")
+    content = source.read_bytes()
+    added = raw_gguf.key("tokenizer.ggml.add_space_prefix", raw_gguf.BOOL, b"\0")
+    (num_keys,) = struct.unpack_from("<Q", content, 16)
+    path = tmp_path / "a.gguf"
+    path.write_bytes(content[:16] + struct.pack("<Q", num_keys + 1) + added + content[24:])
+    assert_like_llama_cpp(path, tokenizer_texts(10_000, 9, control_of("llama-spm")))
+
+
 def control_of(name: str) -> tuple[str, ...]:
     # llama.cpp takes `</s>` for a control token wherever it exists, and strips text behind phi-3's control tokens by
     # the model's name.
@@ -207,6 +223,21 @@ def test_bos_and_eos_frame_a_text_where_the_file_says_so(tmp_path: Path) -> None
     assert tokenizer.encode("sea", add_special_tokens=False) == ids[1:-1]
     assert tokenizer.special_tokens_map["bos_token"] == tokenizer.convert_ids_to_tokens(7)
     assert made(write(tmp_path / "b.gguf", bos_token_id=2**32 - 1)).tokenizer.bos_token_id is None
+
+
+def test_texts_of_tokens_that_stand_for_themselves(tmp_path: Path) -> None:
+    keys = tokenizer_keys("qwen3moe", 100)
+    tokens, kinds = keys["tokenizer.ggml.tokens"], keys["tokenizer.ggml.token_type"]
+    assert isinstance(tokens, list)
+    assert isinstance(kinds, list)
+    own, unused = len(tokens), len(tokens) + 1
+    path = write(tmp_path / "a.gguf", tokens=[*tokens, "öß", "[PAD7]"], token_type=[*kinds, USER_DEFINED, UNUSED])
+    tokenizer = made(path).tokenizer
+    ids = tokenizer.encode("aößb", add_special_tokens=False)
+    assert own in ids
+    assert tokenizer.decode(ids) == "aößb"
+    assert tokenizer.decode([own, unused, own]) == "ößöß"
+    assert tokenizer.decode([unused]) == ""
 
 
 def test_templates_by_name(tmp_path: Path) -> None:
