@@ -130,7 +130,15 @@ class BenchPrefill:
     """As those of BenchPolicies, without B."""
 
 
-Bench = BenchOverhead | BenchPolicies | BenchStrategies | BenchPrediction | BenchPrefill
+@dataclass(frozen=True, slots=True)
+class BenchDivergence:
+    """Measure how far this engine's numbers, and the library's bf16, are from the library in float32."""
+
+    request_id: int
+    num_tok: int = 384
+
+
+Bench = BenchOverhead | BenchPolicies | BenchStrategies | BenchPrediction | BenchPrefill | BenchDivergence
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,7 +115,7 @@ class EngineConfig:
     """One engine: a model, a byte budget and the policies. Raises ConfigError when it contradicts itself."""
 
     model: str = DEMO_MODEL
-    """`demo`, a checkpoint folder, or a Hugging Face id."""
+    """`demo`, a checkpoint folder, a GGUF file, or a Hugging Face id: `owner/model`, `owner/model:Q4_K_M`."""
     backend: str = TRANSFORMERS
     """What runs it."""
     config_source: str | None = None

@@ -24,6 +24,8 @@ MIN_DEFAULT_CONTEXT_TOK = 512
 """A default context is shrunk to fit the budget, but not below this."""
 LAYER_STAGING_SHARE = 0.25
 """The most that two buffers of a full layer may take of the bytes for experts on the device."""
+CACHED_SHARE = 1 / 16
+"""The most that a model's experts may take of the available memory for their files to stay in the page cache."""
 DEFAULT_BUDGET_SHARE = 0.6
 """Share of the available memory taken when neither a budget nor a residency is given."""
 
@@ -83,6 +85,9 @@ class BudgetPlan:
     """Tokens of a prefill chunk."""
     has_layer_staging: bool = False
     """`staging_bytes` are two buffers of a full layer, not the ring."""
+    keeps_files_cached: bool = False
+    """No budget was named and the experts are small against the available memory: they are read through the page cache
+    and stay there, outside this plan, until the system needs the memory. The next start finds them there."""
     slot_moves: tuple[Move, ...] = ()
     """How the slots came to differ from a uniform share."""
 
@@ -185,6 +190,8 @@ def _plan(request: BudgetRequest, groups: SlotGroups, context_tok: int, budget_b
         num_experts_total=request.geometry.num_experts_total,
         chunk_tok=request.chunk_tok,
         has_layer_staging=bool(request.layer_staging),
+        keeps_files_cached=request.memory_bytes is None
+        and request.geometry.expert_bytes_total <= CACHED_SHARE * request.available_bytes,
     )
 
 

@@ -1,5 +1,7 @@
 """Files read past the system's page cache, into memory that need not be aligned as the disk wants it.
 
+Small files may be left in the page cache instead: then they are read through it, as any file is.
+
 A direct read (`O_DIRECT`) moves whole pages of a file to page boundaries in memory. The bytes asked for seldom begin or
 end there, so that each buffer gets the whole pages that fit into it, and the few pages at its ends go to spare memory,
 from which the bytes that are wanted are copied. All pages follow each other in the file: it is one system call. Where a
@@ -35,12 +37,16 @@ def spare_bytes(lengths: Sequence[int]) -> int:
 class DirectFile:
     """An open regular file. Reads leave the page cache as it was; threads may share it."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Raises NotRegularFile, and OSError where the file is missing or may not be read."""
+    def __init__(self, path: str | os.PathLike[str], *, is_cached: bool = False) -> None:
+        """`is_cached`: reads go through the page cache, and what was read stays there.
+
+        Raises NotRegularFile, and OSError where the file is missing or may not be read.
+        """
+        self.is_cached = is_cached
         self.refusal: str | None = None if _O_DIRECT else "this system has no O_DIRECT"
         """Why reads go through the page cache, from which they are dropped afterwards; None: they do not."""
         try:
-            self._fd = open_regular(path, _O_DIRECT)
+            self._fd = open_regular(path, 0 if is_cached else _O_DIRECT)
         except OSError as error:
             if error.errno != errno.EINVAL:
                 raise
@@ -63,7 +69,7 @@ class DirectFile:
 
     def probe(self) -> None:
         """Reads a page, so that `refusal` is known. Raises OSError."""
-        if self.refusal is None:
+        if self.refusal is None and not self.is_cached:
             try:
                 os.preadv(self._fd, [page_buffer(PAGE_BYTES)], 0)
             except OSError as error:
@@ -76,12 +82,31 @@ class DirectFile:
         EOFError where the file ends before, saying how much is missing, and OSError.
         """
         wanted = [buffer for buffer in buffers if len(buffer)]
-        if self.refusal is None and wanted:
+        if self.refusal is None and wanted and not self.is_cached:
             try:
                 return self._read_direct(offset, wanted, spare)
             except OSError as error:
                 self._without_direct(error)
         return self._read_buffered(offset, wanted)
+
+    def read_pages(self, offset: int, pages: memoryview, min_bytes: int) -> int:
+        """Fills whole pages of memory, from a page boundary on, with those of the file from `offset` on; returns how
+        many bytes came: at least `min_bytes`, and fewer than all where the file ends within them.
+
+        Raises EOFError where it ends before, saying how much is missing, and OSError.
+        """
+        done = 0
+        while done < min_bytes:
+            try:
+                num_bytes = os.preadv(self._fd, [pages[done:]], offset + done)
+            except OSError as error:
+                self._without_direct(error)
+                continue
+            done += num_bytes
+            if done < min_bytes and (num_bytes == 0 or num_bytes % PAGE_BYTES):
+                raise EOFError(f"the file ends {min_bytes - done} bytes too early")
+        self._forget(offset, done)
+        return done
 
     def _read_direct(self, offset: int, buffers: Sequence[memoryview], spare: memoryview | None) -> int:
         needed = spare_bytes([len(buffer) for buffer in buffers])
@@ -102,10 +127,14 @@ class DirectFile:
 
     def _read_buffered(self, offset: int, buffers: Sequence[memoryview]) -> int:
         num_bytes = read_fully(self._fd, offset, buffers)
-        if hasattr(os, "posix_fadvise") and num_bytes:
+        self._forget(offset, num_bytes)
+        return num_bytes
+
+    def _forget(self, offset: int, num_bytes: int) -> None:
+        """Takes what was read out of the page cache, where it went through it and is not to stay."""
+        if self.refusal is not None and not self.is_cached and hasattr(os, "posix_fadvise") and num_bytes:
             first, end = offset // PAGE_BYTES * PAGE_BYTES, page_aligned_bytes(offset + num_bytes)
             os.posix_fadvise(self._fd, first, end - first, os.POSIX_FADV_DONTNEED)
-        return num_bytes
 
     def _without_direct(self, error: OSError) -> None:
         """Goes on without direct reads where that is what `error` asks for; raises it otherwise."""

@@ -36,6 +36,15 @@ def llama_tokens(path: Path, texts: Sequence[str], is_special: bool = True, adds
     return found
 
 
+def llama_pieces(path: Path, sequences: Sequence[Sequence[int]]) -> list[bytes]:
+    """The bytes that each sequence of ids stands for, piece by piece, control tokens included. Raises as
+    `llama_tokens` does."""
+    found: list[str] = json.loads(
+        _asked({"task": "pieces", "path": str(path), "sequences": list(map(list, sequences))})
+    )
+    return list(map(bytes.fromhex, found))
+
+
 def llama_logits(path: Path, ids: Sequence[int]) -> NDArray[np.float32]:
     """Logits [ids, vocab] behind each id, decoded one after the other on the processor. Raises CalledProcessError."""
     with tempfile.NamedTemporaryFile(suffix=".npy") as out:
@@ -45,9 +54,18 @@ def llama_logits(path: Path, ids: Sequence[int]) -> NDArray[np.float32]:
 
 
 def _asked(question: dict[str, Any]) -> str:
-    answer = subprocess.run(
-        [sys.executable, __file__], input=json.dumps(question), capture_output=True, check=True, timeout=100, text=True
-    )
+    try:
+        answer = subprocess.run(
+            [sys.executable, __file__],
+            input=json.dumps(question),
+            capture_output=True,
+            check=True,
+            timeout=100,
+            text=True,
+        )
+    except subprocess.CalledProcessError as error:
+        error.add_note(error.stderr[-600:])
+        raise
     return answer.stdout.splitlines()[-1]
 
 
@@ -74,6 +92,7 @@ def _library() -> Any:
         ("llama_model_get_vocab", c.c_void_p, c.c_void_p),
         ("llama_vocab_n_tokens", c.c_int32, c.c_void_p),
         (*("llama_tokenize", c.c_int32, c.c_void_p, c.c_char_p, c.c_int32), c.c_void_p, c.c_int32, c.c_bool, c.c_bool),
+        (*("llama_token_to_piece", c.c_int32, c.c_void_p, c.c_int32, c.c_char_p), c.c_int32, c.c_int32, c.c_bool),
         ("llama_batch_get_one", _Batch, c.c_void_p, c.c_int32),
         ("llama_decode", c.c_int32, c.c_void_p, _Batch),
         ("llama_get_logits_ith", c.POINTER(c.c_float), c.c_void_p, c.c_int32),
@@ -108,6 +127,22 @@ def _tokens(question: Any) -> list[list[int]]:
     return found
 
 
+def _pieces(question: Any) -> list[str]:
+    library = _library()
+    vocabulary = library.llama_model_get_vocab(_model(library, question["path"], True))
+    buffer = c.create_string_buffer(4096)
+    known: dict[int, bytes] = {}
+
+    def piece(token: int) -> bytes:
+        if token not in known:
+            size = library.llama_token_to_piece(vocabulary, token, buffer, len(buffer), 0, True)
+            assert size >= 0
+            known[token] = buffer.raw[:size]
+        return known[token]
+
+    return [b"".join(map(piece, ids)).hex() for ids in question["sequences"]]
+
+
 def _logits(question: Any) -> list[int]:
     library = _library()
     model = _model(library, question["path"], False)
@@ -125,4 +160,4 @@ def _logits(question: Any) -> list[int]:
 
 if __name__ == "__main__":
     asked = json.load(sys.stdin)
-    print(json.dumps({"tokens": _tokens, "logits": _logits}[asked["task"]](asked)))
+    print(json.dumps({"tokens": _tokens, "pieces": _pieces, "logits": _logits}[asked["task"]](asked)))

@@ -25,6 +25,7 @@ _RUNNERS = {
     "clean": "app.cli.commands.clean:run",
     "completion": "app.cli.commands.completion:run",
     "doctor": "app.cli.commands.doctor:run",
+    "models": "app.cli.commands.models:run",
     "paths": "app.cli.commands.paths:run",
     "plan": "app.cli.commands.tasks:run",
     "profile": "app.cli.commands.tasks:run",

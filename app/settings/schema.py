@@ -80,7 +80,8 @@ def _flag(name: str) -> str:
 
 SETTINGS: tuple[Setting, ...] = (
     _engine("model.name", "Model",
-            "The demo, a checkpoint folder, a GGUF file, or a Hugging Face id such as owner/model.",
+            "The demo, a checkpoint folder, a GGUF file, or a Hugging Face id such as owner/model or"
+            " owner/model:Q4_K_M.",
             Kind.TEXT, "model", flags="-m --model"),
     _engine("model.backend", "Back end", "What runs the model; auto takes the fastest that knows it.",
             Kind.CHOICE, default=config.AUTO, choices=config.BACKENDS),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from app.settings.file import SettingsFile
@@ -153,10 +154,23 @@ class Settings:
 
     def engine_config(self) -> EngineConfig:
         """The engine's configuration. Raises ConfigError."""
-        values = self._for_engine(setting for setting in SETTINGS if setting.is_engine)
+        values = self._for_engine(filter(_is_of_engine, SETTINGS))
         if values["model"] == DEMO_MODEL and values.keys().isdisjoint(("memory_bytes", "residency")):
             values["residency"] = DEMO_RESIDENCY
         return EngineConfig(**values)
+
+    def config_of_others(self) -> EngineConfig:
+        """The engine's configuration for models beside the one that is set: what the demo alone takes is left out.
+        Raises nothing: settings that contradict each other are those of nobody."""
+        try:
+            return EngineConfig(**{**self._for_engine(filter(_is_of_engine, SETTINGS)), "model": ""})
+        except ConfigError:
+            return EngineConfig()
+
+    def model_folders(self) -> list[Path]:
+        """The user's own folders of models."""
+        folders = self.value("model.folders")
+        return [Path(folder).expanduser() for folder in folders] if isinstance(folders, list) else []
 
     def sampling(self, preset: Mapping[str, Value] | None = None) -> SamplingConfig:
         """How to sample; what is not set is the model's own default. Values of a `preset`, by key, win over all but the
@@ -205,6 +219,10 @@ class Settings:
 
     def _place(self, key: str) -> str:
         return self.file.place(self._lines.get(key))
+
+
+def _is_of_engine(setting: Setting) -> bool:
+    return setting.is_engine
 
 
 def search(settings: Iterable[Setting], wanted: str) -> list[Setting]:

@@ -127,7 +127,8 @@ class ConfiguredApp(App[None]):
         from app.ui.screens.model_picker import ModelPicker
 
         if not isinstance(self.screen, ModelPicker):
-            self.push_screen(ModelPicker(self.model_folders(), self.bridge.config.model), self._model_chosen)
+            picker = ModelPicker(self.model_folders(), self.bridge.config.model, self.settings.config_of_others())
+            self.push_screen(picker, self._model_chosen)
 
     def action_command_palette(self) -> None:
         """Every action by name."""
@@ -177,8 +178,7 @@ class ConfiguredApp(App[None]):
 
     def model_folders(self) -> list[Path]:
         """Where the model picker looks, beside the Hugging Face cache."""
-        folders = self.settings.value("model.folders")
-        return [Path(folder).expanduser() for folder in folders] if isinstance(folders, list) else []
+        return self.settings.model_folders()
 
     def choose(self, chosen: Mapping[str, Value | None]) -> None:
         """Take, keep and load what was chosen about the model; for this run it wins over the command line."""

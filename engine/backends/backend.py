@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from engine.backends.decode_loop import DecodeLoop
 from engine.experts.formats import ExpertFormat
 from engine.experts.layer import MoeLayer
-from engine.experts.router_tap import RoutingTap
+from engine.experts.routing_tap import RoutingTap
 from engine.experts.step_state import StepState
 from engine.lookahead.forms import PredictionForm
 from engine.lookahead.prefetching import Prefetching

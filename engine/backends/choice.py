@@ -58,4 +58,4 @@ def open_backend(config: EngineConfig, model: Path, is_cancelled: Callable[[], b
             why = f"ggml does not run it: {error.message}"
     from engine.backends.transformers.backend import TransformersBackend
 
-    return TransformersBackend(model, is_cancelled), why
+    return TransformersBackend(model, is_cancelled, config.compute_threads), why

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
 from typing import Any
 
-import torch
-
+from engine.arrays import Array
 from engine.errors import NonFiniteLogitsError
 from engine.experts.step_state import StepState
 from engine.sampling.sampler import Sampler
@@ -23,10 +22,9 @@ class DecodeLoop(ABC):
 
     def __init__(self, state: StepState, context_tok: int) -> None:
         self._state, self._context_tok = state, context_tok
-        self._ids = torch.zeros(1, context_tok, dtype=torch.long)
 
     @abstractmethod
-    def prefill(self, prompt: Sequence[int], on_progress: Callable[[int], None]) -> torch.Tensor:
+    def prefill(self, prompt: Sequence[int], on_progress: Callable[[int], None]) -> Array:
         """Computes the prompt beyond what the cache holds; returns the last position's logits [vocab].
 
         `on_progress(tokens done)`. Raises WaitCancelled, ExpertReadError, NonFiniteLogitsError; the cache then holds
@@ -34,7 +32,7 @@ class DecodeLoop(ABC):
         """
 
     @abstractmethod
-    def step(self, token: int) -> torch.Tensor:
+    def step(self, token: int) -> Array:
         """Computes one token behind what the cache holds; returns the logits [vocab] after it.
 
         Raises WaitCancelled, ExpertReadError, NonFiniteLogitsError, with the cache as it was.
@@ -44,14 +42,14 @@ class DecodeLoop(ABC):
     def chunk_at(self, start: int, num_prompt_tok: int) -> int:
         """Tokens of the part of a prompt that is computed in one go from `start` on: progress is told by its layers."""
 
-    def tokens(self, logits: torch.Tensor, sampler: Sampler, num_new_tok: int) -> Iterator[int]:
+    def tokens(self, logits: Array, sampler: Sampler, num_new_tok: int) -> Iterator[int]:
         """Yields drawn tokens; asks for the next forward only when the next token is asked for.
 
         Raises what `step` raises, with the cache as it was before that token.
         """
         for remaining in range(num_new_tok, 0, -1):
             length = len(self.cache.tokens)
-            token = sampler.draw(logits, self._ids[:, :length])
+            token = sampler.draw(logits, self.cache.tokens)
             yield token
             if remaining == 1 or length >= self._context_tok:
                 return
@@ -59,13 +57,13 @@ class DecodeLoop(ABC):
             logits = self.step(token)
             self._state.forward_s += perf_counter() - began_s
 
-    def force(self, tokens: Sequence[int]) -> Iterator[torch.Tensor]:
+    def force(self, tokens: Sequence[int]) -> Iterator[Array]:
         """Decodes given tokens one by one and yields the logits [vocab] after each: for comparing modes on one text."""
         for token in tokens:
             yield self.step(token)
 
 
-def require_finite(logits: torch.Tensor, num_tok: int) -> None:
+def require_finite(logits: Array, num_tok: int) -> None:
     """One reduction a step: the largest of `logits` [vocab] is NaN where any of them is, and infinite where no token
     can be chosen. Raises NonFiniteLogitsError."""
     if not math.isfinite(float(logits.max())):

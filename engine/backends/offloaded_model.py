@@ -6,8 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
-
+from engine.arrays import Array
 from engine.backends.backend import Backend
 from engine.backends.calibration import Calibration
 from engine.backends.choice import open_backend
@@ -16,7 +15,6 @@ from engine.config import APPROX, AUTO, FULL_LAYER, EngineConfig, SamplingConfig
 from engine.events import LoadProgress
 from engine.experts.expert_runtime import ExpertRuntime
 from engine.experts.step_state import StepState
-from engine.plan import machine
 from engine.plan.budget import budget_for, replanned, with_measured_workspace
 from engine.plan.model_plan import ChunkNeeds
 from engine.profiles.past_requests import PastRequests
@@ -45,7 +43,6 @@ class OffloadedModel:
         `check_tokenizer` may refuse the model before a weight is read. Raises what it raises, MoeChatError,
         OffloadError, WaitCancelled, and closes everything first."""
         self.config, self._always_predict = config, always_predict
-        torch.set_num_threads(config.compute_threads or machine.num_cores())
         backend, self.why_backend = open_backend(config, folder, is_cancelled)
         self.backend: Backend = backend
         self.fingerprint = fingerprint(folder)
@@ -118,7 +115,7 @@ class OffloadedModel:
         has_layer_staging = self.budget.has_layer_staging if prefill == AUTO else prefill == FULL_LAYER
         loaded, geometry = self.loaded, self.loaded.plan.geometry
         runtime = self._runtime = ExpertRuntime(
-            *(config, geometry, loaded.store, groups, has_layer_staging),
+            *(config, geometry, loaded.store, groups, has_layer_staging, loaded.plan.ring_slots(config.policies)),
             PolicyInputs(
                 geometry,
                 weights=self.tuned.weights,
@@ -181,12 +178,11 @@ class OffloadedModel:
         """EXACT or APPROX from the next step on."""
         self.state.is_approx = mode == APPROX
 
-    def greedy_ids(self, prompt: list[int], num_new_tok: int) -> tuple[list[int], torch.Tensor]:
+    def greedy_ids(self, prompt: list[int], num_new_tok: int) -> tuple[list[int], Array]:
         """Greedy token ids on an empty KV cache, and the logits [vocab] at the prompt's end. For proofs and benches."""
         self.decoder.cache.reset()
         logits = self.decoder.prefill(prompt, lambda done_tok: None)
-        first = logits.clone()
-        return list(self.decoder.tokens(logits, Sampler(SamplingConfig(temperature=0.0)), num_new_tok)), first
+        return list(self.decoder.tokens(logits, Sampler(SamplingConfig(temperature=0.0)), num_new_tok)), logits
 
     def close(self) -> None:
         """Stops the link and closes the checkpoint's files. Safe to call twice."""

@@ -21,7 +21,10 @@ EXPERTS_INTERFACE = frozenset(_WITH_INTERFACE.split())
 NO_EXPERTS_INTERFACE = frozenset(_WITHOUT_INTERFACE.split())
 """Causal language models that have experts and no interface to them."""
 
-GGUF_FAMILIES = ("qwen3moe", "qwen2moe", "glm4moe", "olmoe", "llama", "granitemoe")
+GGUF_FAMILIES = (
+    *("qwen3moe", "qwen2moe", "glm4moe", "olmoe", "llama", "granitemoe"),
+    *("dots1", "ernie4_5-moe", "hunyuan-moe", "hy_v3", "minimax-m2"),
+)
 """Architectures, by their names in GGUF files, that the ggml back end runs."""
 
 MISSING_INTERFACE = "its experts class does not carry the experts interface of transformers"

@@ -2,92 +2,83 @@
 
 What is said of a folder is what loading it would say, as far as that shows without building the model: both choose the
 files, read them and compare them by the same functions.
-Source of the cache's layout: the Hugging Face hub's documentation, "Understand caching"
-(`models--owner--name/refs/main` names a folder under `snapshots/`).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from time import monotonic
+from typing import Any, Final
 
 from engine.checkpoint.config_file import read_config_file
 from engine.checkpoint.config_summary import has_config, summarise_config
 from engine.checkpoint.cross_check import contradiction
-from engine.checkpoint.gguf.location import find_gguf, model_name, models_in
-from engine.checkpoint.gguf.summary import summarise_gguf
+from engine.checkpoint.gguf.header import GgufFile, read_gguf
+from engine.checkpoint.gguf.location import find_gguf, model_name
+from engine.checkpoint.gguf.split_files import MissingParts
+from engine.checkpoint.gguf.summary import problem_of, summary_of
+from engine.checkpoint.gguf_places import HUB, OWN, Found, ggufs_in_folder, in_snapshot, known_places, listed
 from engine.checkpoint.header import TruncatedFile, read_header
+from engine.checkpoint.hub_cache import hub_cache as hub_cache  # the place, read from here by the app
+from engine.checkpoint.hub_cache import repositories
+from engine.checkpoint.model_entry import Costs as Costs  # the values, read from here by the app
+from engine.checkpoint.model_entry import Examine, Examined
+from engine.checkpoint.model_entry import ModelEntry as ModelEntry
 from engine.checkpoint.shards import Shards, choose_shards, pickled_file
 from engine.checkpoint.tokenizer_files import check_tokenizer_files, has_tokenizer
 from engine.config import DEMO_MODEL
 from engine.demo.location import built_demo
 from engine.errors import MoeChatError, UnsupportedModelError
 from offload.bounded_json import shown
-from offload.regular_file import is_regular, read_whole, why
+from offload.regular_file import is_regular, why
 
 _READABLE_DTYPES = ("BF16", "F16", "F32")
-_MAX_REF_BYTES = 4096
+_WHOLE = 0.995
+"""A share that is all but everything is not told."""
+MOST_MODELS: Final = 200
+_MOST_SECONDS: Final = 10
+"""A menu holds so many at most, and is made in so long; what is left out is said in an entry by itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelEntry:
-    """A model that could be chosen. What its config.json does not say is None, or empty."""
-
-    name: str
-    location: str
-    """What `EngineConfig.model` takes: `demo`, a folder, a GGUF file, or a hub id."""
-    is_supported: bool
-    reason: str
-    """Why it cannot be run; empty: nothing speaks against it."""
-    architecture: str = ""
-    """The model type, such as qwen3_moe."""
-    num_layers: int | None = None
-    """Decoder layers."""
-    num_experts: int | None = None
-    """Routed experts a layer."""
-    top_k: int | None = None
-    total_bytes: int | None = None
-    """Of the files of weights that are there."""
+def _not_examined(file: GgufFile) -> Examined:
+    return Examined()
 
 
-def find_models(folders: Sequence[Path]) -> tuple[ModelEntry, ...]:
-    """The demo, the models of `folders`, then those of the hub's cache; each once.
+def find_models(folders: Sequence[Path], examine: Examine = _not_examined) -> tuple[ModelEntry, ...]:
+    """The demo, the models of `folders`, those of the hub's cache, and GGUF models where other programs keep them; each
+    once. `examine` looks closer at each GGUF header.
 
     A folder without a config.json is searched one level down, and listed with the reason when nothing is found there.
     Every GGUF model in a folder, or in one of the folders in it, is an entry; so is a GGUF file among `folders`.
-    Raises nothing: what cannot be read is left out, or listed with the reason.
+    Raises nothing: what cannot be read is left out, or listed with the reason. Never blocks: only regular files are
+    opened, and folders are listed within limits.
     """
-    entries, seen = [_demo()], set()
-    for path, location in (*_in_folders(folders), *_in_hub_cache(hub_cache())):
-        real = path.resolve()
-        if real not in seen:
-            seen.add(real)
-            entries.append(describe_folder(path) if location is None else _describe(path, location, location))
+    entries, seen, deadline_s = [_demo()], set[Path](), monotonic() + _MOST_SECONDS
+    files = [path for path in folders if not path.is_dir()]  # last: other programs have better names for theirs
+    rest = [path for path in folders if path not in files]
+    places = (_of_folders(rest, examine, seen), _of_hub(examine, seen), _of_places(examine, seen))
+    for entry in chain(*places, _of_folders(files, examine, seen)):
+        entries.append(entry)
+        if len(entries) > MOST_MODELS or monotonic() > deadline_s:
+            reason = f"only {len(entries) - 1} models were looked at: name others by their paths"
+            return (*entries, ModelEntry("...", "", is_supported=False, reason=reason))
     return tuple(entries)
 
 
-def describe_folder(path: Path) -> ModelEntry:
+def describe_folder(path: Path, examine: Examine = _not_examined) -> ModelEntry:
     """One folder, whatever it holds, or one GGUF file. Raises nothing."""
     if not (has_config(path) and any(path.glob("*.safetensors"))):
         try:
             file = find_gguf(path)
         except MoeChatError as error:
-            return _refused(path, error.message.rstrip("."))
+            return _refused(Found(path, OWN), error.message.rstrip("."))
         if file is not None:
-            return _describe_gguf(file)
+            return _describe_gguf(Found(file, OWN), examine)
     return _describe(path, path.resolve().name or str(path), str(path))
-
-
-def hub_cache() -> Path:
-    """The hub's cache: HF_HUB_CACHE, or `hub` in HF_HOME, or in the user's cache folder."""
-    if chosen := os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE"):
-        return Path(chosen).expanduser()
-    caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    home = os.environ.get("HF_HOME") or os.path.join(caches, "huggingface")
-    return Path(home).expanduser() / "hub"
 
 
 def _demo() -> ModelEntry:
@@ -97,78 +88,95 @@ def _demo() -> ModelEntry:
     return _describe(folder, DEMO_MODEL, DEMO_MODEL)
 
 
-def _in_folders(folders: Sequence[Path]) -> Iterator[tuple[Path, None]]:
+def _of_folders(folders: Sequence[Path], examine: Examine, seen: set[Path]) -> Iterator[ModelEntry]:
     for folder in folders:
-        if has_config(folder):
-            found = [folder]
-        else:
-            children = _children(folder)
-            found = [path for path in children if has_config(path)]
-            found += [file for place in (folder, *children) if place not in found for file in models_in(place)]
-        for path in found or [folder]:
-            yield path, None
+        children = [] if has_config(folder) else listed(folder).folders
+        checkpoints = [path for path in (folder, *children) if has_config(path)]
+        places = [folder, *children] if not has_config(folder) else []
+        ggufs = [file for place in places if place not in checkpoints for file in ggufs_in_folder(place, 0, OWN)]
+        for path in checkpoints or ([] if ggufs else [folder]):
+            if _is_new(path, seen):
+                yield describe_folder(path, examine)
+        yield from _described(ggufs, examine, seen)
 
 
-def _in_hub_cache(cache: Path) -> Iterator[tuple[Path, str]]:
-    """(snapshot, location): the one that `main` names, by its hub id; without one the newest, by its path."""
-    for repository in _children(cache):
-        kind, *parts = repository.name.split("--")
-        if kind != "models" or not parts:
-            continue
-        main, snapshots = _main_of(repository), _children(repository / "snapshots")
-        if main in snapshots and len(parts) > 1:
-            folder, location = main, f"{parts[0]}/{'--'.join(parts[1:])}"
-        elif snapshots:
-            folder = max(snapshots, key=os.path.getmtime)
-            location = str(folder)
-        else:
-            continue
-        if has_config(folder):
-            yield folder, location
+def _of_hub(examine: Examine, seen: set[Path]) -> Iterator[ModelEntry]:
+    """Transformers checkpoints by their hub ids, and by their paths where `main` is not there; GGUF models."""
+    for repository in repositories(hub_cache()):
+        folder = repository.snapshot
+        if not has_config(folder) or not any(folder.glob("*.safetensors*")):
+            ggufs = list(in_snapshot(repository))
+            yield from _described(ggufs, examine, seen)
+            if ggufs:
+                continue
+        if has_config(folder) and _is_new(folder, seen):
+            location = repository.repo_id if repository.is_main and repository.repo_id else str(folder)
+            yield replace(_describe(folder, location, location), place=HUB)
 
 
-def _main_of(repository: Path) -> Path | None:
+def _of_places(examine: Examine, seen: set[Path]) -> Iterator[ModelEntry]:
+    yield from _described(known_places(), examine, seen)
+
+
+def _described(files: Iterable[Found], examine: Examine, seen: set[Path]) -> Iterator[ModelEntry]:
+    for found in files:
+        if found.problem:
+            yield _refused(found, found.problem)
+        elif _is_new(found.path, seen):
+            yield _describe_gguf(found, examine)
+
+
+def _is_new(path: Path, seen: set[Path]) -> bool:
+    """Whether neither it nor what its link leads to has been seen. Remembers it."""
     try:
-        commit = read_whole(repository / "refs" / "main", _MAX_REF_BYTES).decode()
-        return repository / "snapshots" / commit.strip()
-    except (OSError, ValueError):
-        return None
-
-
-def _children(folder: Path) -> list[Path]:
-    try:
-        return sorted(path for path in folder.iterdir() if path.is_dir())
-    except OSError:
-        return []
+        real = path.resolve()
+    except (OSError, RuntimeError):  # links in a circle
+        real = path.absolute()
+    is_new = real not in seen
+    seen.add(real)
+    return is_new
 
 
 # -- one GGUF model ----------------------------------------------------------------------------------------------------
 
 
-def _describe_gguf(path: Path) -> ModelEntry:
+def _describe_gguf(found: Found, examine: Examine) -> ModelEntry:
+    path = Path(os.path.abspath(found.path))
     try:
-        summary = summarise_gguf(path)
+        file = read_gguf(path)
+        summary = summary_of(file)
+        may_run = not problem_of(file, has_tokenizer=True)
+        examined = examine(file) if may_run else Examined()
     except UnsupportedModelError as error:
-        return _refused(path, _within(path.parent, error))
+        return _refused(found, _within(path.parent, error).removeprefix(f"{path.name}: "))
+    except MissingParts as error:
+        return _refused(found, f"incomplete: {_within(path.parent, error)}")
     except MoeChatError as error:
-        return _refused(path, f"damaged: {_within(path.parent, error)}")
+        return _refused(found, f"damaged: {_within(path.parent, error)}")
     except OSError as error:
-        return _refused(path, f"cannot be read: {why(error)}")
+        return _refused(found, f"cannot be read: {why(error)}")
+    problem = (summary.problem if not (may_run and examined.has_tokenizer) else "") or examined.problem
     return ModelEntry(
-        model_name(path),
-        str(path),
-        is_supported=not summary.problem,
-        reason=summary.problem,
+        found.name or model_name(path),
+        found.location or str(path),
+        is_supported=not problem,
+        reason=problem,
         architecture=summary.architecture,
         num_layers=summary.num_layers,
         num_experts=summary.num_experts,
         top_k=summary.top_k,
         total_bytes=summary.total_bytes,
+        formats=", ".join(f"{name} {share:.0%}" if share < _WHOLE else name for name, share in summary.formats),
+        backend=examined.backend,
+        place=found.place,
+        costs=examined.costs if not problem else None,
     )
 
 
-def _refused(path: Path, reason: str) -> ModelEntry:
-    return ModelEntry(model_name(path), str(path), is_supported=False, reason=reason)
+def _refused(found: Found, reason: str) -> ModelEntry:
+    location = str(found.path.absolute()) if found.place else str(found.path)
+    name = found.name or (model_name(found.path) if not found.problem else str(found.path))
+    return ModelEntry(name, location, is_supported=False, reason=reason, place=found.place)
 
 
 # -- one folder --------------------------------------------------------------------------------------------------------
@@ -257,4 +265,4 @@ def _problem_of_files(folder: Path, config: Mapping[str, Any], shards: Shards) -
 
 def _within(folder: Path, error: MoeChatError) -> str:
     """The error's message as part of a line about the folder: file names without their path, no full stop."""
-    return error.message.replace(f"{folder}{os.sep}", "").rstrip(".")
+    return error.message.replace(f"{folder}{os.sep}", "").replace(f" in {folder}:", ":").rstrip(".")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from engine.checkpoint.config_file import CONFIG_FILE
 from engine.checkpoint.config_summary import has_config
-from engine.checkpoint.model_source import HUB_ID
+from engine.checkpoint.hub_gguf import hub_name
 from engine.checkpoint.tokenizer_files import has_vocabulary
 from engine.child_process import answers_on_stdout, end_with_parent
 from engine.errors import ModelNotFoundError
@@ -22,9 +22,15 @@ _UNWANTED = ["*/*", "*.index.json"]
 
 def resolve_config(name: str, is_cancelled: Callable[[], bool]) -> Path:
     """The folder, which holds a config.json. Raises ModelNotFoundError, DownloadError and WaitCancelled."""
+    return local_config(name) or _download(name, is_cancelled)
+
+
+def local_config(name: str) -> Path | None:
+    """As `resolve_config`; None: a model of the hub that would have to be fetched. Raises ModelNotFoundError."""
     path = Path(os.path.expanduser(name))
-    if not path.is_dir() and HUB_ID.fullmatch(name) and not path.exists():
-        return _cached(name) or _download(name, is_cancelled)
+    on_hub = hub_name(name)
+    if not path.exists() and on_hub is not None and not on_hub.tag:
+        return _cached(name)
     if not path.is_dir() or not has_config(path):
         what = "holds no config.json" if path.is_dir() else "is no folder"
         raise ModelNotFoundError(
@@ -56,7 +62,7 @@ def serve(repo_id: str, say: Callable[[dict[str, object]], None]) -> None:
     """The child's work: fetches the small files, and says their folder, or the reason why not."""
     import huggingface_hub
 
-    from engine.checkpoint.hub_download import reason_of
+    from engine.checkpoint.hub_child import reason_of
 
     try:
         folder = huggingface_hub.snapshot_download(repo_id, allow_patterns=_WANTED, ignore_patterns=_UNWANTED)
@@ -67,7 +73,7 @@ def serve(repo_id: str, say: Callable[[dict[str, object]], None]) -> None:
         reason, detail = reason_of(error)
         say({"reason": reason, "detail": detail})
     else:
-        say({"folder": folder})
+        say({"place": folder})
 
 
 def main() -> None:

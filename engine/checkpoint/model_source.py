@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import difflib
 import os
-import re
 from pathlib import Path
 
 from engine.checkpoint.config_summary import has_config
 from engine.checkpoint.gguf.location import find_gguf, is_gguf
 from engine.checkpoint.gguf.split_files import SUFFIX
+from engine.checkpoint.hub_cache import cached_gguf, cached_snapshot
 from engine.checkpoint.hub_download import download_model
-from engine.checkpoint.shards import choose_shards, pickled_file
-from engine.checkpoint.tokenizer_files import has_vocabulary
+from engine.checkpoint.hub_gguf import hub_name
+from engine.checkpoint.shards import pickled_file
 from engine.config import DEMO_MODEL
 from engine.demo.model import never
 from engine.demo.process import ensure_demo_apart
@@ -20,15 +20,13 @@ from engine.demo.wheel import IsCancelled, Progress
 from engine.errors import CheckpointError, ModelNotFoundError, UnsupportedModelError
 from offload.regular_file import why
 
-HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-
 
 def resolve_model(name: str, progress: Progress, is_cancelled: IsCancelled = never) -> Path:
     """Where the model lies that `name` stands for: a checkpoint folder, or a GGUF file (of a split one the first part).
 
-    `name` is `demo`, a folder, a GGUF file, or a Hugging Face id; what is missing is built or downloaded first. Raises
-    ModelNotFoundError, CheckpointError, UnsupportedModelError, DownloadError, DemoBuildError, and WaitCancelled when
-    `is_cancelled` says so.
+    `name` is `demo`, a folder, a GGUF file, a Hugging Face id, or one with the quantisation of a GGUF file in it
+    (`owner/model:Q4_K_M`); what is missing is built or downloaded first. Raises ModelNotFoundError, CheckpointError,
+    UnsupportedModelError, DownloadError, DemoBuildError, and WaitCancelled when `is_cancelled` says so.
     """
     if name == DEMO_MODEL:
         return ensure_demo_apart(progress, is_cancelled)
@@ -41,9 +39,10 @@ def local_model(name: str) -> Path | None:
     path = Path(os.path.expanduser(name))
     if os.path.exists(path):
         return _place_of(path)
-    if not HUB_ID.fullmatch(name) or path.suffix in (SUFFIX, ".safetensors"):
+    on_hub = hub_name(name)
+    if on_hub is None or (not on_hub.tag and path.suffix in (SUFFIX, ".safetensors")):
         raise _no_such_model(name)
-    return cached_snapshot(name)
+    return (None if on_hub.tag else cached_snapshot(on_hub.repo_id)) or cached_gguf(on_hub)
 
 
 def _place_of(path: Path) -> Path:
@@ -78,30 +77,13 @@ def _place_of(path: Path) -> Path:
     return path.resolve()
 
 
-def cached_snapshot(repo_id: str) -> Path | None:
-    """A hub model's folder in the local cache, if all of it is there. Makes no request."""
-    import huggingface_hub
-
-    config = huggingface_hub.try_to_load_from_cache(repo_id, "config.json")
-    if not isinstance(config, str):
-        return None
-    folder = Path(config).parent
-    return folder if _has_all_weights(folder) and has_vocabulary(folder) else None
-
-
-def _has_all_weights(folder: Path) -> bool:
-    try:
-        return not choose_shards(folder).missing
-    except (CheckpointError, UnsupportedModelError):
-        return False
-
-
 def _no_such_model(name: str) -> ModelNotFoundError:
     if difflib.get_close_matches(name.lower(), [DEMO_MODEL], cutoff=0.6):
         return ModelNotFoundError(f"There is no model {name!r}.", f"Did you mean {DEMO_MODEL}?")
     return ModelNotFoundError(
         f"There is no file or folder {name!r}.",
-        f"Name a checkpoint folder, a GGUF file, a Hugging Face id such as owner/model, or {DEMO_MODEL}.",
+        "Name a checkpoint folder, a GGUF file, a Hugging Face id such as owner/model or owner/model:Q4_K_M, or "
+        f"{DEMO_MODEL}.",
     )
 
 

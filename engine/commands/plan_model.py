@@ -18,6 +18,11 @@ from offload.errors import WaitCancelled
 from offload.geometry import Geometry
 from offload.slot_groups import count_in_words
 
+_CACHED = (
+    "its files are small: they are read through the page cache and may stay there, outside this plan, until the system "
+    "needs the memory (with --memory they do not)"
+)
+
 
 def plan_model(config: EngineConfig, folder: Path, is_cancelled: Callable[[], bool]) -> TaskOutcome:
     """The plan, from configuration and headers; reads no weight. Raises what loading raises before its first weight,
@@ -56,6 +61,7 @@ def _outcome(
         "expert_bytes_total": geometry.expert_bytes_total,
         "prediction": prediction,
         "back_end": runs_on,
+        "keeps_files_cached": budget.keeps_files_cached,
     }
     widest = max(layer.num_experts for layer in geometry.layers)
     rows = (*budget.parts, ("left over", budget.headroom_bytes), ("budget", budget.budget_bytes))
@@ -70,6 +76,7 @@ def _outcome(
             f"each ({budget.residency_rate:.0%} of {format_bytes(geometry.expert_bytes_total)})",
             f"strategy {strategy_in_words(config)}",
             f"context {budget.context_tok} tokens, {chunks_in_words(config, budget)}",
+            *([_CACHED] if budget.keeps_files_cached else []),
             f"prediction: {prediction}",
             *(f"  {move}" for move in budget.slot_moves),
         ),

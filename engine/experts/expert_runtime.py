@@ -12,7 +12,7 @@ from engine.config import EngineConfig
 from engine.experts.formats import ExpertFormat
 from engine.experts.layer import LayerContext, MoeLayer
 from engine.experts.prefill import ExpertPrefill, LayerPrefill, RingPrefill
-from engine.experts.router_tap import RoutingTap
+from engine.experts.routing_tap import RoutingTap
 from engine.experts.step_state import StepState
 from engine.lookahead.prefetching import Prefetching
 from offload.geometry import Geometry
@@ -48,13 +48,16 @@ class ExpertRuntime:
         source: ExpertSource,
         groups: SlotGroups,
         has_layer_staging: bool,
+        staging_slots: int,
         inputs: PolicyInputs | None = None,
     ) -> None:
         """Allocates and touches the slots, and starts the link's threads.
 
-        `inputs`: of the policies; None: their defaults. Raises RuntimeError when the system refuses the memory.
+        `staging_slots`: of prefill's ring, where layers are not staged. `inputs`: of the policies; None: their
+        defaults. Raises MemoryError when the system refuses the memory.
         """
         self._config, self._geometry, self._has_layer_staging = config, geometry, has_layer_staging
+        self._staging_slots = staging_slots
         self.layers: list[MoeLayer] = []
         self._policies = config.policies
         self._inputs = inputs or PolicyInputs(geometry)
@@ -114,7 +117,7 @@ class ExpertRuntime:
         if self._has_layer_staging:
             staging = LayerStaging(self._geometry, self.link)
             return LayerPrefill(self.cache, staging, self._geometry, state.is_cancelled)
-        ring = StagingRing(self._policies.staging_slots, self._geometry.largest_expert_bytes, self.link)
+        ring = StagingRing(self._staging_slots, self._geometry.largest_expert_bytes, self.link)
         return RingPrefill(self.cache, ring, self._geometry, state.is_cancelled)
 
     def close(self) -> None:

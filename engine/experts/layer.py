@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
-import torch
+import numpy as np
 
+from engine.arrays import Array
 from engine.experts.formats import ExpertFormat
-from engine.experts.formats.sums import weighted_sum
 from engine.experts.prefill import ExpertPrefill, Fetched
-from engine.experts.router_tap import RoutingTap
+from engine.experts.routing_tap import RoutingTap
 from engine.experts.step_state import StepState
 from engine.lookahead.prefetching import Prefetching
 from offload.geometry import LayerGeometry
@@ -62,35 +62,33 @@ class MoeLayer:
         self._cache, self._prefetching = context.cache, context.prefetching
         pool = context.pool
         slots = context.cache.slots_of_layer(number)
-        self._weights = expert_format.bind_slots(pool.tensors(slots))
+        self._weights = expert_format.bind_slots(pool.memories(slots))
         self._first_slots = slots[: geometry.top_k]
         self.last_experts: list[int] = []
         self.last_substitutes: list[int] = []
 
-    def __call__(self, hidden: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-        """hidden [tokens, hidden], index and weights [tokens, k] -> [tokens, hidden]. Raises WaitCancelled,
-        ExpertReadError."""
+    def __call__(self, hidden: Array, index: Array, weights: Array, *, only_last: bool = False) -> Array:
+        """hidden [tokens, hidden], index and weights [tokens, k] -> [tokens, hidden], or with `only_last` that of the
+        last token. Raises WaitCancelled, ExpertReadError."""
         if self._state.is_calibrating:
             bound = [self._weights[slot] for slot in self._first_slots[: index.shape[-1]]]
             self._format.compute(hidden, bound, range(len(bound)))
-            return weighted_sum(self._format.outputs(len(bound)), weights, hidden.dtype)
-        out = self._decode(hidden, index, weights) if self._state.is_decode else self._prefill(hidden, index, weights)
+            return self._format.total(weights, hidden.dtype)
+        if self._state.is_decode:
+            out = self._decode(hidden, index, weights)
+        else:
+            out = self._prefill(hidden, index, weights, slice(-1 if only_last else 0, None))
         self._state.after_layer(self.number)
         return out
 
     def measure_expert_compute_s(self, hidden_dim: int) -> float:
         """Median seconds of one expert on one token, on the bytes that the first slot happens to hold."""
         bound = self._weights[self._first_slots[0]]
-        hidden, times = torch.zeros(1, hidden_dim), []
-        for _ in range(9):
-            start = perf_counter()
-            self._format.run(hidden, bound)
-            times.append(perf_counter() - start)
-        return sorted(times)[4]
+        return sorted(self._format.time_one(bound, hidden_dim) for _ in range(9))[4]
 
     # -- decode -------------------------------------------------------------------------------------------------------
 
-    def _decode(self, hidden: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    def _decode(self, hidden: Array, index: Array, weights: Array) -> Array:
         began_s, waited_before_s = perf_counter(), self._state.link_wait_s
         experts: list[int] = index[0].tolist()
         if max(experts) >= self.geometry.num_experts:
@@ -103,7 +101,8 @@ class MoeLayer:
                 self._prefetching.look_ahead(self.number, experts, leases)
             waited_s = self._state.link_wait_s
             ready_s = perf_counter()
-            out = weighted_sum(self._decode_outputs(hidden, experts, leases), weights, hidden.dtype)
+            self._compute_all(hidden, experts, leases)
+            out = self._format.total(weights, hidden.dtype)
             computed_s = perf_counter()
             self._prefetching.layer_ended(self.number, self._state.link_wait_s - waited_s)
         finally:
@@ -117,13 +116,13 @@ class MoeLayer:
         self._state.overhead_s += (ready_s - began_s) - (waited_s - waited_before_s) + perf_counter() - computed_s
         return out
 
-    def _without_sentinels(self, experts: list[int], weights: torch.Tensor) -> tuple[list[int], torch.Tensor]:
+    def _without_sentinels(self, experts: list[int], weights: Array) -> tuple[list[int], Array]:
         kept = [i for i, expert in enumerate(experts) if expert < self.geometry.num_experts]
         return [experts[i] for i in kept], weights[:, kept]
 
-    def _decode_outputs(self, hidden: torch.Tensor, experts: Sequence[int], leases: Sequence[Lease]) -> torch.Tensor:
-        """The experts' outputs [k, hidden], unweighted, in top-k order: those at hand in one group, arriving ones in
-        groups of what has landed. Adds to the state's link wait. The result is valid until the next call."""
+    def _compute_all(self, hidden: Array, experts: Sequence[int], leases: Sequence[Lease]) -> None:
+        """Computes the token's experts: those at hand in one group, arriving ones in groups of what has landed. Adds to
+        the state's link wait."""
         copies, late = [lease.copy for lease in leases], list(range(len(leases)))
         looks_ahead = self._prefetching.waits_for_first_expert
         while True:
@@ -134,11 +133,11 @@ class MoeLayer:
                 self._prefetching.look_ahead(self.number, experts, leases)
                 looks_ahead = False
             if not late:
-                return self._format.outputs(len(leases))
+                return
             pending = [copy for place in late if (copy := copies[place]) is not None]
             self._wait(next((copy for copy in pending if copy.is_started), pending[0]))
 
-    def _compute(self, hidden: torch.Tensor, leases: Sequence[Lease], places: Sequence[int]) -> None:
+    def _compute(self, hidden: Array, leases: Sequence[Lease], places: Sequence[int]) -> None:
         """Computes the experts of these places, whose copies are done. Raises ExpertReadError for one that failed."""
         if not places:
             return
@@ -157,7 +156,7 @@ class MoeLayer:
     def _wait(self, copy: ExpertCopy) -> None:
         self._state.link_wait_s += copy.wait(self._state.is_cancelled)
 
-    def _substitutes(self, experts: list[int], weights: torch.Tensor) -> tuple[dict[int, int], float]:
+    def _substitutes(self, experts: list[int], weights: Array) -> tuple[dict[int, int], float]:
         """(missed expert -> its substitute, the routing weight that substitutes carry, as a share of the token's)."""
         self._cache.settle(self.number)
         distinct = list(dict.fromkeys(experts))
@@ -186,18 +185,21 @@ class MoeLayer:
 
     # -- prefill ------------------------------------------------------------------------------------------------------
 
-    def _prefill(self, hidden: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-        num_tok = len(index)
+    def _prefill(self, hidden: Array, index: Array, weights: Array, wanted: slice) -> Array:
+        """Of the `wanted` tokens; the routing of all is recorded."""
         recorder = self._state.recorder
         if recorder is not None:
-            recorder.record(self.number, index.numpy(), self.tap.all_scores() if recorder.has_scores else None)
+            recorder.record(self.number, np.asarray(index), self.tap.all_scores() if recorder.has_scores else None)
+        hidden, index, weights = hidden[wanted], index[wanted], weights[wanted]
+        num_tok = len(index)
         order_of, rows_of = self._by_expert(index)
-        self._context.feed.prefilled(self.number, order_of, [rows_of[expert].numel() for expert in order_of])
+        self._context.feed.prefilled(self.number, order_of, [len(rows_of[expert]) for expert in order_of])
         total = self._format.sum_of(hidden, weights)
         resident = self._cache.lock_resident(self.number, order_of)
         absent = [expert for expert in order_of if expert not in resident]
         try:
-            arriving = self._context.prefill.fetch(self.number, absent, num_tok)
+            by_use = sorted(absent, key=lambda expert: -rows_of[expert].numel())
+            arriving = self._context.prefill.fetch(self.number, absent, by_use, num_tok)
             for expert, bound in self._in_turn(order_of, resident, arriving):
                 total.add(bound, rows_of[expert])
         except BaseException:
@@ -230,14 +232,8 @@ class MoeLayer:
         assert fetched.staged is not None, "an expert is in a slot or staged"
         return self._format.bind(fetched.staged)
 
-    def _by_expert(self, index: torch.Tensor) -> tuple[list[int], dict[int, torch.Tensor]]:
-        """(experts, most used first; expert -> its rows in the flat [tokens * k] routing).
-
-        Sorted as the library sorts, which with several threads leaves an expert's rows in no order: a row's place in a
-        product can decide its last bit.
-        """
-        sorted_ids, permutation = torch.sort(index.reshape(-1))
-        experts, counts = torch.unique_consecutive(sorted_ids, return_counts=True)
-        rows = dict(zip(experts.tolist(), permutation.split(counts.tolist()), strict=True))
-        known = [expert for expert in rows if expert < self.geometry.num_experts]
-        return sorted(known, key=lambda expert: -rows[expert].numel()), rows
+    def _by_expert(self, index: Array) -> tuple[list[int], dict[int, Array]]:
+        """(experts, in the order of their numbers, as files have them; expert -> its rows in the flat [tokens * k]
+        routing)."""
+        rows = self._format.by_expert(index)
+        return [expert for expert in rows if expert < self.geometry.num_experts], rows

@@ -1,6 +1,6 @@
 """How prefill gets the experts that are not resident. It evicts nothing from the decode slots.
 
-Ring: experts one after the other through a few staging slots; the next is copied while this one is computed. Full
+Ring: experts one after the other through a few staging slots; the next ones are copied while this one is computed. Full
 layer: two buffers of a whole MoE layer each; while layer l+1 computes, the buffer that layer l has released loads layer
 l+2. After "MoE-CORE: Coordinated Expert Offload", "Mechanism": full-layer staging from floor(K_l / k_l) tokens on,
 selected experts only below. On either path empty decode slots are filled first.
@@ -13,9 +13,8 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
-
-import torch
 
 from offload.geometry import Geometry
 from offload.link.lease import Lease
@@ -24,6 +23,8 @@ from offload.residency.cache import ExpertCache
 
 RING, FULL_LAYER, SELECTIVE = "one expert at a time", "full layers, double-buffered", "selected experts only"
 """The paths, as the user reads them."""
+_READ_AHEAD_SHARE = 0.8
+"""Of a layer's absent experts that are used, from which on the next layer's are read before its routing is known."""
 
 
 class Fetched(NamedTuple):
@@ -31,8 +32,8 @@ class Fetched(NamedTuple):
 
     expert: int
     slot: int | None
-    staged: torch.Tensor | None
-    """uint8 [expert_bytes], valid until the next expert is asked for."""
+    staged: memoryview | None
+    """Its bytes, valid until the next expert is asked for."""
 
 
 class ExpertPrefill(Protocol):
@@ -41,9 +42,10 @@ class ExpertPrefill(Protocol):
     served: Counter[str]
     """How many layers' prefills took which path, since load."""
 
-    def fetch(self, layer: int, experts: Sequence[int], num_tok: int) -> Generator[Fetched]:
-        """Submits the first copies, and yields each of `experts` (absent ones, most used first) in their order, once it
-        can be computed. Read to the end, or call `abandon`.
+    def fetch(self, layer: int, experts: Sequence[int], by_use: Sequence[int], num_tok: int) -> Generator[Fetched]:
+        """Submits the first copies, and yields each of `experts` (absent ones) in their order, once it can be
+        computed. `by_use`: the same ones, most used first: these stay where decode slots are empty. Read to the end, or
+        call `abandon`.
 
         Raises WaitCancelled, ExpertReadError; copies on their way are given up then.
         """
@@ -54,52 +56,120 @@ class ExpertPrefill(Protocol):
         ...
 
 
+@dataclass(slots=True)
+class _Fetching:
+    """One layer's experts on their way through the ring."""
+
+    layer: int
+    waiting: deque[int]
+    staying: frozenset[int]
+    """Experts for which decode slots are empty."""
+    width: int
+    """Experts started at once."""
+    reads_ahead: bool
+    started: deque[tuple[int, Lease, bool]] = field(default_factory=deque)
+    """(expert, its slot, whether that is one of the ring's), in order."""
+
+
 class RingPrefill:
-    """Experts one after the other, through as many staging slots as the ring has."""
+    """Experts one after the other, through as many staging slots as the ring has.
+
+    Slots are filled again once half of them are free, so that experts that follow each other in the file are read at
+    once. Where nearly all experts of a layer are used, the next layer's are read while its last ones are computed, from
+    the first absent one on: its own routing will hardly leave any out.
+    """
 
     def __init__(
         self, cache: ExpertCache, ring: StagingRing, geometry: Geometry, is_cancelled: Callable[[], bool]
     ) -> None:
         self._cache, self._ring, self._geometry, self._is_cancelled = cache, ring, geometry, is_cancelled
         self.served: Counter[str] = Counter()
+        self._ahead_layer, self._ahead_end, self._num_ahead = -1, 0, 0
+        """The layer whose experts are read before its routing is known, up to which one, and how many those are."""
+        self._ahead: dict[int, Lease] = {}
+        """Those of them that are in the ring, or on their way there; the others are in empty decode slots."""
 
-    def fetch(self, layer: int, experts: Sequence[int], num_tok: int) -> Generator[Fetched]:
+    def fetch(self, layer: int, experts: Sequence[int], by_use: Sequence[int], num_tok: int) -> Generator[Fetched]:
         """See ExpertPrefill."""
         self.served[RING] += 1
-        num_bytes = self._geometry.layers[layer].expert_bytes
-        started: deque[tuple[int, Lease, bool]] = deque()
-        waiting = deque(experts)
-        while waiting and len(started) < self._ring.num_slots:
-            started.append(self._start(layer, waiting.popleft(), num_bytes))
-        return self._arriving(layer, started, waiting, num_bytes)
+        num_experts = self._geometry.layers[layer].num_experts
+        num_absent = sum(not self._cache.is_resident(layer, expert) for expert in range(num_experts))
+        ahead = self._take_ahead(layer)
+        unread = [expert for expert in by_use if expert not in ahead and self._cache.is_absent(layer, expert)]
+        staying = frozenset(unread[: self._cache.num_empty_slots(layer)])
+        width = self._ring.num_slots * (2 if not ahead and len(staying) == len(unread) else 1)
+        fetching = _Fetching(layer, deque(experts), staying, width, len(experts) >= _READ_AHEAD_SHARE * num_absent)
+        while fetching.waiting and fetching.waiting[0] in ahead:  # in another order they would block the ring
+            expert = fetching.waiting.popleft()
+            fetching.started.append((expert, ahead.pop(expert), True))
+        for lease in ahead.values():
+            self._ring.free(lease.slot)
+        self._fill(fetching)
+        return self._arriving(fetching)
 
-    def _arriving(
-        self, layer: int, started: deque[tuple[int, Lease, bool]], waiting: deque[int], num_bytes: int
-    ) -> Generator[Fetched]:
-        ring = self._ring
+    def _arriving(self, fetching: _Fetching) -> Generator[Fetched]:
+        ring, started, is_read = self._ring, fetching.started, False
         try:
-            while waiting or started:
-                while waiting and len(started) < ring.num_slots:
-                    started.append(self._start(layer, waiting.popleft(), num_bytes))
+            while fetching.waiting or started:
+                if len(started) <= ring.num_slots - max(ring.num_slots // 2, 1):
+                    self._fill(fetching)
+                    if fetching.reads_ahead and not fetching.waiting:
+                        self._read_ahead(fetching.layer + 1)
                 expert, lease, is_staged = started.popleft()
                 if lease.copy is not None:
                     lease.copy.wait(self._is_cancelled)
                 if is_staged:
-                    yield Fetched(expert, None, ring.tensor(lease.slot))
+                    yield Fetched(expert, None, ring.memory(lease.slot))
                     ring.free(lease.slot)
                 else:
                     yield Fetched(expert, lease.slot, None)
+            is_read = True
         finally:
-            self.abandon()
+            if is_read:
+                self._cache.count_staged(ring.take_landed())
+            else:
+                self.abandon()
 
-    def _start(self, layer: int, expert: int, num_bytes: int) -> tuple[int, Lease, bool]:
-        lease = self._cache.claim_free(layer, expert)
-        if lease is not None:
-            return expert, lease, False
-        return expert, self._ring.load(layer, expert, num_bytes, self._is_cancelled), True
+    def _fill(self, fetching: _Fetching) -> None:
+        layer, cache = fetching.layer, self._cache
+        while fetching.waiting and len(fetching.started) < fetching.width:
+            expert = fetching.waiting.popleft()
+            stays = expert in fetching.staying or not cache.is_absent(layer, expert)  # or is on its way to a slot
+            lease = cache.claim_free(layer, expert) if stays else None
+            fetching.started.append((expert, lease or self._load(layer, expert), lease is None))
+
+    def _load(self, layer: int, expert: int) -> Lease:
+        num_bytes = self._geometry.layers[layer].expert_bytes
+        return self._ring.load(layer, expert, num_bytes, self._is_cancelled)
+
+    def _take_ahead(self, layer: int) -> dict[int, Lease]:
+        if self._ahead_layer != layer:
+            return {}
+        ahead, self._ahead, self._ahead_layer = self._ahead, {}, -1
+        return ahead
+
+    def _read_ahead(self, layer: int) -> None:
+        """Loads the next layer's first absent experts into free slots of the ring, or decode slots that can hold all.
+        Not the last layer's: it may be that only the last token goes through it."""
+        if layer >= self._geometry.num_layers - 1:
+            return
+        num_experts = self._geometry.layers[layer].num_experts
+        if self._ahead_layer != layer:
+            self._cache.settle(layer)
+            self._ahead_layer, self._ahead_end, self._num_ahead = layer, 0, 0
+        holds_all = self._cache.slots_per_layer[layer] >= num_experts
+        absent = [e for e in range(self._ahead_end, num_experts) if self._cache.is_absent(layer, e)]
+        for expert in absent[: min(self._ring.num_free, self._ring.num_slots - self._num_ahead)]:
+            if not holds_all or self._cache.claim_free(layer, expert) is None:
+                self._ahead[expert] = self._load(layer, expert)
+            self._ahead_end = expert + 1
+            self._num_ahead += 1
 
     def abandon(self) -> None:
         """See ExpertPrefill."""
+        if self._ahead_layer >= 0:
+            self._cache.release(self._ahead_layer)
+        self._ahead, self._ahead_layer = {}, -1
         self._ring.free_all()
         self._cache.count_staged(self._ring.take_landed())
 
@@ -120,12 +190,12 @@ class LayerPrefill:
         """Whether a chunk of so many tokens is served by staging the whole layer: from floor(K_l / k_l) on."""
         return num_tok >= self.switch_tok[layer] and not self._cache.has_empty_slot(layer)
 
-    def fetch(self, layer: int, experts: Sequence[int], num_tok: int) -> Generator[Fetched]:
+    def fetch(self, layer: int, experts: Sequence[int], by_use: Sequence[int], num_tok: int) -> Generator[Fetched]:
         """See ExpertPrefill."""
         is_full = self.is_full_layer(layer, num_tok)
         self.served[FULL_LAYER if is_full else SELECTIVE] += 1
         try:
-            claimed = self._claim(layer, experts)
+            claimed = self._claim(layer, by_use)
             self._stage(layer, [expert for expert in experts if expert not in claimed])
             self._stage_ahead(layer + 1, num_tok)
         except BaseException:
@@ -141,7 +211,7 @@ class LayerPrefill:
                 lease = claimed.get(expert)
                 if lease is None:
                     self._staging.wait_expert(layer, expert, self._is_cancelled)
-                    yield Fetched(expert, None, self._staging.tensor(layer, expert))
+                    yield Fetched(expert, None, self._staging.memory(layer, expert))
                     continue
                 if lease.copy is not None:
                     lease.copy.wait(self._is_cancelled)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,23 +12,6 @@ from engine.experts.step_state import StepState
 from engine.lookahead.ranking import RouterRanking
 from engine.lookahead.selection_scores import SelectionScores
 from offload.geometry import LayerGeometry
-
-
-class RoutingTap(Protocol):
-    """What a MoE layer is told of its router in the running forward, by whichever back end runs it."""
-
-    def scores(self) -> np.ndarray | None:
-        """The current token's score per expert, float32 [num_experts]; None where the router gives none."""
-        ...
-
-    def all_scores(self) -> np.ndarray | None:
-        """The scores of every token of the running forward, float32 [tokens, num_experts]; None without any."""
-        ...
-
-    def selection_scores(self) -> np.ndarray | None:
-        """What the router ranked for the current token, -inf for experts it could not choose: float32 [num_experts].
-        To be asked in APPROX decode. None where the router gives none."""
-        ...
 
 
 class RouterTap:

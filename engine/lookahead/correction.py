@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
+from engine.arrays import Array
 
 _EVERY_STEP = 16
 """Steps until which each is learned from."""
@@ -23,21 +23,21 @@ class MeanErrorCorrection:
     prediction does.
     """
 
-    def __init__(self, num_experts: int, best: Callable[[torch.Tensor], list[int]], stride: int = _STRIDE) -> None:
+    def __init__(self, best: Callable[[Array], list[int]], stride: int = _STRIDE) -> None:
         """`best`: the experts that logits [1, experts] choose. `stride`: once settled, each such step is learned
         from."""
-        self._mean = torch.zeros(1, num_experts)
+        self._mean: Array = 0.0
         self._best, self._stride = best, stride
         self._num_steps = self._num_seen = 0
         self._plain_hits = self._corrected_hits = 0.0
-        self._plain: torch.Tensor | None = None
+        self._plain: Array | None = None
 
     @property
     def is_used(self) -> bool:
         """Whether predictions are corrected now."""
         return self._num_seen > 0 and self._corrected_hits >= self._plain_hits
 
-    def correct(self, logits: torch.Tensor) -> torch.Tensor:
+    def correct(self, logits: Array) -> Array:
         """The prediction, corrected: float32 [1, experts] both. Keeps `logits` for `learn`."""
         self._plain = logits
         return logits + self._mean if self.is_used else logits
@@ -53,7 +53,7 @@ class MeanErrorCorrection:
         self._plain = None
         return False
 
-    def learn(self, logits: torch.Tensor) -> None:
+    def learn(self, logits: Array) -> None:
         """The layer's real logits, float32 [1, experts], for the prediction kept last, which is forgotten."""
         plain, self._plain = self._plain, None
         assert plain is not None, "something was predicted"
@@ -62,7 +62,7 @@ class MeanErrorCorrection:
         chosen = set(self._best(logits))
         self._plain_hits += rate * (self._hits(plain, chosen) - self._plain_hits)
         self._corrected_hits += rate * (self._hits(plain + self._mean, chosen) - self._corrected_hits)
-        self._mean.lerp_(logits - plain, rate)
+        self._mean = self._mean + rate * (logits - plain - self._mean)
 
-    def _hits(self, logits: torch.Tensor, chosen: set[int]) -> int:
+    def _hits(self, logits: Array, chosen: set[int]) -> int:
         return len(chosen.intersection(self._best(logits)))

@@ -99,7 +99,7 @@ class Lookahead:
     def _correction(self, layer: int, ahead: int, ranking: RouterRanking | None) -> MeanErrorCorrection | None:
         correction = self._corrections[ahead].get(layer)
         if correction is None and ranking is not None:
-            correction = MeanErrorCorrection(ranking.num_experts, ranking.best_of_logits)
+            correction = MeanErrorCorrection(ranking.best_of_logits)
             self._corrections[ahead][layer] = correction
         return correction
 

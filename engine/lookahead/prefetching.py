@@ -117,16 +117,21 @@ class Prefetching:
             return
         self.predictions.pop(layer + 1, None)
         window = self._window_at(layer, leases) if self._prefetcher.needs_window else None
-        forecasts = self._forecasts(layer, targets)
+        asked: list[int] = []
+        forecasts = self._forecasts(layer, targets, asked)
         outlook = Outlook(forecasts, window, layer, self._cache.is_absent, self._cache.num_prefetching)
         wanted = self._prefetcher.plan(outlook)
         self._last_depth = len(wanted)
         for ahead, chosen in groupby(wanted, key=itemgetter(0)):
             self._cache.prefetch(ahead, [expert for _, expert in chosen], self._expected.get(ahead, ()))
+        for ahead in {*asked} - {ahead for ahead, _ in wanted}:
+            if self._cache.num_loading(ahead):  # what was wrongly predicted before is given up
+                self._cache.prefetch(ahead, (), self._expected[ahead])
 
-    def _forecasts(self, layer: int, targets: Sequence[int]) -> Iterator[Forecast]:
-        """The forecasts of the layers ahead, each predicted when the prefetcher asks for it."""
+    def _forecasts(self, layer: int, targets: Sequence[int], asked: list[int]) -> Iterator[Forecast]:
+        """The forecasts of the layers ahead, each predicted and added to `asked` when the prefetcher asks for it."""
         for ahead in targets:
+            asked.append(ahead)
             predicted = self._expected[ahead] = list(dict.fromkeys(self._lookahead.predict(layer, ahead)))
             if ahead == layer + 1:
                 self.predictions[ahead] = predicted

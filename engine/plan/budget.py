@@ -18,6 +18,7 @@ from offload.errors import BudgetError
 from offload.geometry import Geometry
 from offload.nonuniform_budget import with_moved_slots
 from offload.policies.slot_planning.curve import HitRateCurve, mean_curves
+from offload.strategy.bundle import Strategy
 
 _MIN_CHUNK_TOK = 32
 _MAX_WORKSPACE_SHARE = 0.125
@@ -71,11 +72,11 @@ def replanned(
         kv_fixed_bytes=needs.kv.fixed_bytes,
         workspace_bytes=budget.workspace_bytes,
         chunk_tok=budget.chunk_tok,
-        staging_slots=policies.staging_slots,
+        staging_slots=plan.ring_slots(policies),
         context_tok=budget.context_tok,
         model_context_tok=plan.model_context_tok,
         available_bytes=max(machine.available_bytes(), budget.budget_bytes),
-        layer_staging=None if policies.prefill == AUTO else policies.prefill == FULL_LAYER,
+        layer_staging=_layer_staging(policies, plan),
         cache=policies.cache,
     )
     return _with_profiled_slots(config, plan, plan_budget(request), fingerprint)
@@ -141,14 +142,21 @@ def _uniform_budget(
             workspace_bytes=needs.workspace.fixed_bytes + _conversion_bytes(config, plan),
             workspace_bytes_per_tok=needs.workspace.bytes_per_tok,
             chunk_tok=chunk_tok,
-            staging_slots=policies.staging_slots,
+            staging_slots=plan.ring_slots(policies),
             context_tok=config.context_tok,
             model_context_tok=plan.model_context_tok,
             available_bytes=machine.available_bytes(),
-            layer_staging=None if policies.prefill == AUTO else policies.prefill == FULL_LAYER,
+            layer_staging=_layer_staging(policies, plan),
             cache=policies.cache,
         )
     )
+
+
+def _layer_staging(policies: Strategy, plan: ModelPlan) -> bool | None:
+    """As BudgetRequest has it; None: decided by what it takes."""
+    if policies.prefill == AUTO:
+        return None if plan.may_stage_layers else False
+    return policies.prefill == FULL_LAYER
 
 
 def _conversion_bytes(config: EngineConfig, plan: ModelPlan) -> int:

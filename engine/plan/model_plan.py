@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from offload.geometry import Geometry
+from offload.strategy.bundle import PIPELINE, RING_SLOTS, Strategy
 
 
 class GrowingBytes(NamedTuple):
@@ -45,6 +46,14 @@ class ModelPlan:
     conversion_bytes: int
     """What a link thread needs beside slots: to convert an expert, or for the ends of its reads."""
     model_context_tok: int
+    staging_slots: int = RING_SLOTS
+    """Of prefill's ring, where a strategy has one."""
+    may_stage_layers: bool = True
+    """Whether two buffers of a whole layer take the ring's place where they are affordable."""
     runtime_margin_bytes: int = 176 << 20
     """What the back end's libraries allocate while they run. By default torch's: mostly oneDNN's compiled kernels,
     whose number `engine.client` limits."""
+
+    def ring_slots(self, policies: Strategy) -> int:
+        """Slots of prefill's ring with these policies: a pipeline's are its own."""
+        return policies.staging_slots if policies.prefill == PIPELINE else self.staging_slots

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic, perf_counter
 
-import torch
-
 from engine.api import CountTokens, Submit
+from engine.arrays import Array
 from engine.backends.offloaded_model import OffloadedModel
 from engine.chat.chat_template import ChatTemplate
 from engine.chat.end_tokens import end_tokens
@@ -235,7 +234,7 @@ class Session:
             self._between_tokens(turn)
         return LENGTH if asked is not None and turn.record.new_tok == asked else CONTEXT_FULL
 
-    def _read_prompt(self, turn: Turn) -> torch.Tensor:
+    def _read_prompt(self, turn: Turn) -> Array:
         """The logits [vocab] after the prompt.
 
         An answer that goes on lacks its last token's alone: that is a decode step, as it would have been without the

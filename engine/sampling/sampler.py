@@ -1,36 +1,39 @@
-"""How the next token is drawn: the library's logits processors, a seeded generator, greedy when temperature is 0."""
+"""How the next token is drawn: greedy when the temperature is 0, else by a seeded generator, after the library's rules.
+
+Logits are a numpy array or a torch tensor, as the back end computes them; torch and the model library are imported only
+for the latter. A seed gives the same tokens again on the same back end.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
-import torch
+import numpy as np
 
 from engine.config import SamplingConfig
+from engine.sampling.array_sampler import ArraySampler
 
 
 class Sampler:
     """Draws tokens of one answer. Greedy ids equal those of the library's `generate` with the same settings."""
 
     def __init__(self, config: SamplingConfig) -> None:
-        self._is_greedy = not config.temperature
-        self._process: Callable[[Any, Any], Any] | None = None
-        if not self._is_greedy or (config.repetition_penalty or 1.0) != 1.0:
-            from engine.sampling.processors import processors_of  # imports the model library, which takes seconds
+        self._config = config
+        self._takes_largest = not config.temperature and (config.repetition_penalty or 1.0) == 1.0
+        self._drawer: Any = None
 
-            self._process = processors_of(config)
-        self._generator = torch.Generator()
-        if config.seed is None:
-            self._generator.seed()
-        else:
-            self._generator.manual_seed(config.seed)
-
-    def draw(self, logits: torch.Tensor, context: torch.Tensor) -> int:
-        """The next token from `logits` [vocab], after `context` [1, tokens] int64 (prompt and answer so far)."""
-        if self._process is None:
+    def draw(self, logits: Any, context: Sequence[int]) -> int:
+        """The next token from `logits` [vocab], after the ids in `context` (prompt and answer so far)."""
+        if self._takes_largest:
             return int(logits.argmax())
-        scores = self._process(context, logits.to(torch.float32, copy=True).unsqueeze(0))
-        if self._is_greedy:
-            return int(scores.argmax())
-        return int(torch.multinomial(scores.softmax(dim=-1), 1, generator=self._generator))
+        if self._drawer is None:
+            self._drawer = self._make_drawer(logits)
+        return int(self._drawer.draw(logits, context))
+
+    def _make_drawer(self, logits: Any) -> Any:
+        if isinstance(logits, np.ndarray):
+            return ArraySampler(self._config)
+        from engine.sampling.torch_sampler import TorchSampler
+
+        return TorchSampler(self._config)

@@ -7,69 +7,17 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
-from offload.errors import ExpertReadError, WaitCancelled
+from offload.errors import ExpertReadError
 from offload.link.expert_link import DEMAND, PREFETCH, ExpertCopy
-from offload.link.expert_source import ExpertSource, RunSource
+from offload.link.expert_source import ExpertSource, PartSource, RunSource
+from offload.link.link_copy import POLL_S as POLL_S
+from offload.link.link_copy import Copy as Copy
 from offload.link.meter import LinkMeter
 
-POLL_S = 0.02
-"""How often a wait looks whether it was cancelled."""
 _MAX_RUN_BYTES = 16 << 20
 """Of experts that are read at once: longer reads are not quicker, and cannot be taken back."""
-
-
-class Copy:
-    """An ExpertCopy of a Link, written by its threads. `is_done` is set last; nothing changes after that."""
-
-    __slots__ = (
-        *("layer", "expert", "num_bytes", "moved_bytes", "priority", "is_started", "is_done", "error"),
-        *("_destination", "_submitted_s", "_landed"),
-    )
-
-    def __init__(self, layer: int, expert: int, destination: memoryview, num_bytes: int, priority: int) -> None:
-        """Made by `Link.submit`."""
-        self.layer = layer
-        self.expert = expert
-        self.num_bytes = num_bytes
-        """Bytes of the slot: the size an emulated link charges for."""
-        self.moved_bytes = 0
-        """Bytes moved, once done."""
-        self.priority = priority
-        """DEMAND or PREFETCH; fixed once started."""
-        self.is_started = False
-        self.is_done = False
-        """Landed, failed or cancelled."""
-        self.error: ExpertReadError | None = None
-        self._destination = destination
-        self._submitted_s = time.perf_counter()
-        self._landed = threading.Lock()
-        self._landed.acquire()
-
-    def wait(self, is_cancelled: Callable[[], bool] | None = None) -> float:
-        """Wait until done and return the seconds waited, 0.0 if it was done already.
-
-        Raises ExpertReadError when the copy failed, and WaitCancelled soon after `is_cancelled()` turns true (the copy
-        itself goes on).
-        """
-        if self.is_done:
-            if self.error is not None:
-                raise self.error
-            return 0.0
-        start_s = time.perf_counter()
-        while not self._landed.acquire(timeout=POLL_S if is_cancelled is not None else -1):
-            if is_cancelled is not None and is_cancelled():
-                raise WaitCancelled("Stopped while waiting for an expert.")
-        self._landed.release()
-        if self.error is not None:
-            raise self.error
-        return time.perf_counter() - start_s
-
-    def _finish(self, moved_bytes: int, error: ExpertReadError | None) -> None:
-        self.moved_bytes = moved_bytes
-        self.error = error
-        self.is_done = True
-        self._landed.release()
 
 
 class Link:
@@ -77,6 +25,7 @@ class Link:
 
     Where many demand copies are queued, a thread takes those along that follow the first of them in its file, and reads
     all at once: whole layers are staged in long sequential reads, and the next copies in order are left for others.
+    Otherwise the threads share the reads that make one copy, so that copies end one after the other, as soon as can be.
     """
 
     def __init__(self, source: ExpertSource, num_threads: int = 2, emulated_bytes_per_s: float | None = None) -> None:
@@ -87,10 +36,13 @@ class Link:
         self.num_threads = 1 if emulated_bytes_per_s is not None else num_threads
         self._source = source
         self._runs = source if isinstance(source, RunSource) else None
+        self._parts = source if isinstance(source, PartSource) and self.num_threads > 1 else None
         self._lock = threading.Lock()
         self._has_work = threading.Condition(self._lock)
         self._demand: deque[Copy] = deque()
         self._prefetch: deque[Copy] = deque()
+        self._begun: deque[Copy] = deque()
+        """Copies with reads that no thread has started."""
         self._active: list[Copy] = []
         self._meter = LinkMeter()
         self._bus_free_s = 0.0
@@ -130,7 +82,7 @@ class Link:
             own = _take(self._prefetch if copy.priority == PREFETCH else self._demand, copy)
         if own is None:
             return False
-        own._finish(0, ExpertReadError("The copy was cancelled before it began."))
+        own.finish(0, ExpertReadError("The copy was cancelled before it began."))
         return True
 
     @property
@@ -180,48 +132,57 @@ class Link:
             self._prefetch.clear()
             self._has_work.notify_all()
         for copy in left:
-            copy._finish(0, ExpertReadError("The link was closed before the expert was copied."))
+            copy.finish(0, ExpertReadError("The link was closed before the expert was copied."))
         for thread in self._threads:
             thread.join()
 
     def _work(self) -> None:
-        while run := self._next():
+        while job := self._next():
+            run, part = job
+            if self._parts is not None and run[0].num_parts > 1:
+                self._read_part(self._parts, run[0], part)
+                continue
             moved = self._read_run(run)
             for copy, (moved_bytes, error) in zip(run, moved, strict=True):
                 bytes_per_s = self.emulated_bytes_per_s  # others may change it meanwhile
                 if bytes_per_s is not None:
                     self._occupy_bus(copy, bytes_per_s)
-                copy._finish(moved_bytes, error)
+                copy.finish(moved_bytes, error)
             with self._lock:
                 for copy in run:
                     self._active.remove(copy)
                 self._meter.end(sum(moved_bytes for moved_bytes, _ in moved), is_single=len(run) == 1)
 
+    def _read_part(self, source: PartSource, copy: Copy, part: int) -> None:
+        """Does one of the reads that make a copy; the thread that does the last one to end, ends the copy."""
+        moved_bytes, error = _outcome(copy, lambda: source.read_part(copy.layer, copy.expert, part, copy.destination))
+        with self._lock:
+            copy.count_part(moved_bytes, error)
+            if copy.open_parts:
+                return
+            self._active.remove(copy)
+            self._meter.end(copy.moved_bytes)
+        copy.finish(copy.moved_bytes, copy.error)
+
     def _read_run(self, run: Sequence[Copy]) -> list[tuple[int, ExpertReadError | None]]:
         """Reads these copies; (bytes moved, why it failed) of each."""
         if self._runs is not None and len(run) > 1:
             with suppress(Exception):  # then one by one, so that the error is that of the copy it belongs to
-                experts, destinations = [copy.expert for copy in run], [copy._destination for copy in run]
+                experts, destinations = [copy.expert for copy in run], [copy.destination for copy in run]
                 return [(num_bytes, None) for num_bytes in self._runs.read_run(run[0].layer, experts, destinations)]
-        return [self._read(copy) for copy in run]
+        read_into = self._source.read_into
+        return [_outcome(copy, partial(read_into, copy.layer, copy.expert, copy.destination)) for copy in run]
 
-    def _read(self, copy: Copy) -> tuple[int, ExpertReadError | None]:
-        try:
-            return self._source.read_into(copy.layer, copy.expert, copy._destination), None
-        except ExpertReadError as failure:
-            return 0, failure
-        except Exception as failure:  # noqa: BLE001  # whatever it is, it belongs to this copy
-            error = ExpertReadError(f"Cannot read expert {copy.expert} of MoE layer {copy.layer}: {failure!r}.")
-            error.__cause__ = failure
-            return 0, error
-
-    def _next(self) -> list[Copy]:
-        """The next copy and those read along with it, started; empty when the link is closed."""
+    def _next(self) -> tuple[list[Copy], int] | None:
+        """The next copy and those read along with it, started, and which of its reads is next; None when the link is
+        closed. What is begun goes first."""
         with self._lock:
-            while not (self._demand or self._prefetch):
+            while not (self._begun or self._demand or self._prefetch):
                 if self._closed.is_set():
-                    return []
+                    return None
                 self._has_work.wait()
+            if self._begun:
+                return [self._begun[0]], self._next_part(self._begun[0])
             run = [(self._demand or self._prefetch).popleft()]
             if self._runs is not None and run[0].priority == DEMAND and self.emulated_bytes_per_s is None:
                 run += self._followers(self._runs, run[0])
@@ -229,7 +190,21 @@ class Link:
                 copy.is_started = True
             self._active += run
             self._meter.begin()
-        return run
+            if self._parts is None or len(run) > 1:
+                return run, 0
+            run[0].share(self._parts.num_parts(run[0].layer, run[0].expert))
+            self._begun.append(run[0])
+            return run, self._next_part(run[0])
+
+    def _next_part(self, copy: Copy) -> int:
+        """Starts the next read of the copy that was begun first. Call under the lock."""
+        part = copy.next_part
+        copy.next_part += 1
+        if copy.next_part == copy.num_parts:
+            self._begun.popleft()
+        else:
+            self._has_work.notify()
+        return part
 
     def _followers(self, source: RunSource, first: Copy) -> list[Copy]:
         """Takes the copies out of the demand queue that are stored behind `first`: at most this thread's share of what
@@ -252,10 +227,22 @@ class Link:
     def _occupy_bus(self, copy: Copy, bytes_per_s: float) -> None:
         """Sleep until a bus of this bandwidth would be done. Its schedule is absolute, so that errors don't add up."""
         read_end_s = time.perf_counter()
-        end_s = max(self._bus_free_s, copy._submitted_s) + copy.num_bytes / bytes_per_s
+        end_s = max(self._bus_free_s, copy.submitted_s) + copy.num_bytes / bytes_per_s
         self._bus_free_s = max(end_s, read_end_s)
         while (left_s := end_s - time.perf_counter()) > 0 and not self._closed.wait(left_s):
             pass
+
+
+def _outcome(copy: Copy, read: Callable[[], int]) -> tuple[int, ExpertReadError | None]:
+    """(bytes moved, why it failed) of a read for this copy."""
+    try:
+        return read(), None
+    except ExpertReadError as failure:
+        return 0, failure
+    except Exception as failure:  # noqa: BLE001  # whatever it is, it belongs to this copy
+        error = ExpertReadError(f"Cannot read expert {copy.expert} of MoE layer {copy.layer}: {failure!r}.")
+        error.__cause__ = failure
+        return 0, error
 
 
 def _take(queue: deque[Copy], copy: ExpertCopy) -> Copy | None:

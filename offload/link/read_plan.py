@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from offload.direct_file import spare_bytes
+from offload.geometry import PAGE_BYTES, page_aligned_bytes
 
 MAX_JOINED_PIECES: Final = 16
 """Pieces of slots that one read of several experts is scattered over."""
@@ -27,6 +29,17 @@ class Read(NamedTuple):
     file_offset: int
     num_bytes: int
     pieces: tuple[tuple[int, int], ...]
+
+
+class PageRead(NamedTuple):
+    """A read of whole pages of a file into as many of a slot, whose first page lies on a page boundary."""
+
+    file_offset: int
+    start: int
+    """In the slot, as `end`."""
+    end: int
+    min_bytes: int
+    """Up to the last byte that is wanted: the file may end within its last page."""
 
 
 class ScatteredRead(NamedTuple):
@@ -56,6 +69,22 @@ def plan_reads(spans: tuple[Span, ...]) -> tuple[Read, ...]:
         else:
             reads.append(Read(span.path, span.file_offset, span.num_bytes, (piece,)))
     return tuple(reads)
+
+
+def whole_pages(reads: Sequence[Read]) -> tuple[PageRead, ...]:
+    """The reads of an expert with the pages of their ends, where no two of them share a page of the slot and each lies
+    in file and slot alike within a page; else nothing."""
+    found = []
+    for read in reads:
+        (start, end), *others = read.pieces
+        within = start % PAGE_BYTES
+        if others or read.file_offset % PAGE_BYTES != within:
+            return ()
+        pages = start - within, page_aligned_bytes(end)
+        found.append(PageRead(read.file_offset - within, *pages, end - pages[0]))
+    by_start = sorted((page.start, page.end) for page in found)
+    is_apart = all(end <= start for (_, end), (start, _) in pairwise(by_start))
+    return tuple(found) if is_apart else ()
 
 
 def spare_bytes_of(experts: Iterable[Sequence[Read]]) -> int:

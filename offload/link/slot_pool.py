@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-import torch
+import numpy as np
 
 from offload.geometry import PAGE_BYTES, page_aligned_bytes, pool_bytes
-from offload.page_memory import advise_huge_pages
+from offload.page_memory import advise_huge_pages, zero_pages
 
 __all__ = ["SlotPool", "page_aligned_bytes"]
 
@@ -15,39 +15,39 @@ __all__ = ["SlotPool", "page_aligned_bytes"]
 class SlotPool:
     """A fixed set of slots in groups; every slot starts on a page boundary. Slot numbers are global: 0..num_slots-1.
 
-    The memory is one torch tensor, which lives as long as any view of it (an `mmap` closed under a live tensor would be
-    a segfault at the next read). All of it is written once here, so that its pages exist before the first token.
+    The memory is one numpy array, which lives as long as any view of it, tensors included (an `mmap` closed under a
+    live view would be a segfault at the next read). All of it is written once here, so that its pages exist before the
+    first token.
     """
 
     def __init__(self, group_slots: Sequence[int], group_slot_bytes: Sequence[int]) -> None:
         """`group_slots[g]` slots of `group_slot_bytes[g]` bytes each.
 
-        Raises RuntimeError (torch) when the system refuses the memory.
+        Raises MemoryError when the system refuses the memory.
         """
         shape = tuple(group_slots), tuple(group_slot_bytes)
         self._total_bytes = pool_bytes(*shape)
-        memory = torch.empty(self._total_bytes, dtype=torch.uint8)
-        advise_huge_pages(memory.data_ptr(), self._total_bytes)
-        memory.fill_(0)
-        start = -memory.data_ptr() % PAGE_BYTES
-        whole = memoryview(memory.numpy())  # type: ignore[arg-type]  # numpy's stubs know buffers from Python 3.12 on
+        memory = np.empty(self._total_bytes, dtype=np.uint8)
+        address = int(memory.ctypes.data)
+        advise_huge_pages(address, self._total_bytes)
+        zero_pages(address, self._total_bytes)
+        start = -address % PAGE_BYTES
+        whole = memoryview(memory)  # type: ignore[arg-type]  # numpy's stubs know buffers from Python 3.12 on
         self._groups: list[range] = []
         self._group_of: list[int] = []
-        self._tensors: list[torch.Tensor] = []
         self._memories: list[memoryview] = []
         for group, (num_slots, slot_bytes) in enumerate(zip(*shape, strict=True)):
-            first = len(self._tensors)
+            first = len(self._memories)
             self._groups.append(range(first, first + num_slots))
             for _ in range(num_slots):
                 self._group_of.append(group)
-                self._tensors.append(memory[start : start + slot_bytes])
                 self._memories.append(whole[start : start + slot_bytes])
                 start += page_aligned_bytes(slot_bytes)
 
     @property
     def num_slots(self) -> int:
         """Slots over all groups."""
-        return len(self._tensors)
+        return len(self._memories)
 
     @property
     def num_groups(self) -> int:
@@ -67,27 +67,23 @@ class SlotPool:
         """The group a slot belongs to."""
         return self._group_of[slot]
 
-    def tensor(self, slot: int) -> torch.Tensor:
-        """The slot as a uint8 tensor [slot_bytes]: a view, always the same object."""
-        return self._tensors[slot]
-
-    def tensors(self, slots: range) -> Mapping[int, torch.Tensor]:
+    def memories(self, slots: range) -> Mapping[int, memoryview]:
         """Some slots by their numbers, without a dictionary of them."""
-        return _SlotTensors(self._tensors, slots)
+        return _SlotMemories(self._memories, slots)
 
     def memory(self, slot: int) -> memoryview:
-        """The slot's bytes, writable; the same memory as `tensor`."""
+        """The slot's bytes, writable: always the same object."""
         return self._memories[slot]
 
 
-class _SlotTensors(Mapping[int, torch.Tensor]):
-    def __init__(self, tensors: Sequence[torch.Tensor], slots: range) -> None:
-        self._tensors, self._slots = tensors, slots
+class _SlotMemories(Mapping[int, memoryview]):
+    def __init__(self, memories: Sequence[memoryview], slots: range) -> None:
+        self._memories, self._slots = memories, slots
 
-    def __getitem__(self, slot: int) -> torch.Tensor:
+    def __getitem__(self, slot: int) -> memoryview:
         if slot not in self._slots:
             raise KeyError(slot)
-        return self._tensors[slot]
+        return self._memories[slot]
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._slots)

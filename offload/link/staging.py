@@ -6,8 +6,6 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-import torch
-
 from offload.errors import ExpertReadError, OffloadError
 from offload.geometry import Geometry, layer_buffer_bytes
 from offload.link.expert_link import DEMAND, ExpertCopy, ExpertLink
@@ -103,9 +101,9 @@ class StagingRing:
         for slot in list(self._copies):
             self.free(slot)
 
-    def tensor(self, slot: int) -> torch.Tensor:
-        """The slot as a uint8 tensor [slot_bytes]: a view."""
-        return self._pool.tensor(slot)
+    def memory(self, slot: int) -> memoryview:
+        """The slot's bytes."""
+        return self._pool.memory(slot)
 
     def take_landed(self) -> list[ExpertCopy]:
         """The copies of slots given back that landed since the last call; each is returned once."""
@@ -208,9 +206,9 @@ class LayerStaging:
         """
         return self._buffers[self.buffer_of(layer)].copies[expert].wait(is_cancelled)
 
-    def tensor(self, layer: int, expert: int) -> torch.Tensor:
-        """A begun layer's expert as a uint8 tensor [expert_bytes]: a view, valid until the layer is released."""
-        return self._pool.tensor(self.buffer_of(layer))[self._place(layer, expert)]
+    def memory(self, layer: int, expert: int) -> memoryview:
+        """The bytes of a begun layer's expert, valid until the layer is released."""
+        return self._pool.memory(self.buffer_of(layer))[self._place(layer, expert)]
 
     def release(self, layer: int) -> None:
         """Free a layer's buffer, whatever became of its copies. Raises KeyError."""

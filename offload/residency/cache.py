@@ -117,12 +117,14 @@ class ExpertCache:
         """Submit the absent ones of `experts` at prefetch priority, in order, and return how many were submitted.
 
         Evicts neither what is locked or in flight nor any of `experts` or of those `expected` to be asked for next;
-        stops when no slot can be had.
+        stops when no slot can be had. Where some are expected, queued prefetches of others are cancelled first.
         """
         state = self._layers[layer]
         if state.group.arrivals:
             self._transitions.settle(state.group)
-        return len(self._load(state, experts, (*experts, *expected), PREFETCH))
+            if expected:
+                self._cancel_wrong_prefetches(state, (*experts, *expected))
+        return len(self._load(state, experts, (*experts, *expected), PREFETCH)) if experts else 0
 
     def settle(self, layer: int) -> None:
         """Take account of what has landed for this layer, so that the questions below see it."""
@@ -199,6 +201,10 @@ class ExpertCache:
     def has_empty_slot(self, layer: int) -> bool:
         """Whether the layer's group has a slot that neither holds an expert nor awaits one."""
         return bool(self._layers[layer].group.free)
+
+    def num_empty_slots(self, layer: int) -> int:
+        """Slots of the layer's group that neither hold an expert nor await one."""
+        return len(self._layers[layer].group.free)
 
     def slot_of(self, layer: int, expert: int) -> int | None:
         """The slot a resident expert is in, else None."""

@@ -31,7 +31,7 @@ def tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(autouse=True)
 def _the_same_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LogLine, "clock", "12:34:56")
-    monkeypatch.setattr("app.ui.widgets.model_list.find_models", lambda folders: _MODELS)
+    monkeypatch.setattr("app.ui.widgets.model_list.list_models", lambda *_: _MODELS)
     monkeypatch.setattr(Input, "_toggle_cursor", lambda _: None)
     monkeypatch.setattr(TextArea, "_toggle_cursor_blink_visible", lambda _: None)
     for name in ("NO_COLOR", "COLORFGBG"):

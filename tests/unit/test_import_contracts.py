@@ -7,15 +7,15 @@ import sys
 
 import pytest
 
-SEAM = ("api", "client", "config", "errors", "events", "checkpoint.catalogue")
-HEAVY = ("torch", "transformers", "textual", "numpy", "huggingface_hub", "gguf")
+SEAM = ("api", "client", "config", "errors", "events", "checkpoint.catalogue", "commands.model_menu")
+HEAVY = ("torch", "transformers", "textual", "numpy", "huggingface_hub", "gguf", "tokenizers")
 
 
 @pytest.mark.parametrize(
     "module",
     [
         "app.cli.main",
-        *(f"engine.{part}" for part in ("api", "client", "config", "errors", "events", "checkpoint.catalogue")),
+        *(f"engine.{part}" for part in SEAM),
     ],
 )
 def test_importing_it_loads_nothing_heavy(module: str) -> None:

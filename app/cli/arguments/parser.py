@@ -86,6 +86,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_ask(commands)
     add_chats(commands)
     add_tasks(commands)
+    _add_models(commands)
     _add_doctor(commands)
     _add_places(commands)
     return parser
@@ -126,6 +127,19 @@ def _add_ask(commands: Commands) -> None:
     ask.add_argument("--no-save", action="store_true", help="keep neither the question nor the answer")
     ask.add_argument("--show-thinking", action="store_true", help="print the thinking too, on standard error")
     add_chat_options(ask)
+
+
+def _add_models(commands: Commands) -> None:
+    models = commands.add_parser(
+        "models",
+        help="list the models on this machine, with what each would cost and give at this budget",
+        description="List the models of the known folders, of the Hugging Face cache, of LM Studio and Ollama, and of "
+        "the current folder: for GGUF files the formats, the smallest budget, and the share of the experts that the "
+        "budget holds, estimated from their headers. Loads no model.",
+        epilog=EXIT_CODES,
+    )
+    models.add_argument("folder", metavar="FOLDER", nargs="*", help="a folder or file to look at as well")
+    add_task_options(models)
 
 
 def _add_doctor(commands: Commands) -> None:

@@ -31,12 +31,13 @@ def _add_bench(commands: Commands) -> None:
         "bench",
         metavar="WHAT",
         nargs="?",
-        choices=("policies", "strategies", "prediction", "prefill", "overhead", "peers"),
+        choices=("policies", "strategies", "prediction", "prefill", "overhead", "divergence", "peers"),
         default="policies",
         help="policies (default): the residency policies against each other and against the physical limit; "
         "strategies: whole systems against each other, as published and at equal device bytes; "
         "prediction: which hidden state foretells routing best; prefill: the ways to get its experts, by prompt "
-        "length; overhead: a decode step against plain transformers; peers: a GGUF file against llama.cpp",
+        "length; overhead: a decode step against plain transformers; divergence: the KL to float32, beside that of "
+        "transformers' bf16; peers: a GGUF file against llama.cpp",
     )
     bench.add_argument("file", metavar="FILE", nargs="?", help="peers: the GGUF file (default: --model)")
     bench.add_argument("--quick", action="store_true", help="fewer prompts, tokens and rounds")
@@ -55,7 +56,7 @@ def _add_bench(commands: Commands) -> None:
         "--memory)",
     )
     add_count(bench, "--prompt-tokens", "peers: prompt length", 200)
-    add_count(bench, "--tokens", "peers: tokens written", 32)
+    add_count(bench, "--tokens", "peers: tokens written; divergence: tokens read (default: 32, divergence: 384)")
     add_task_options(bench)
 
 

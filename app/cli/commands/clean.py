@@ -129,7 +129,7 @@ def _claimed(path: Path) -> Iterator[bool]:
     """Hold the lock that a download or a build of `path` holds, if there is such a lock; False: it is held."""
     if path.name.startswith(".demo-building-"):
         lock_path = path.with_name("demo.lock")
-    elif path.suffix == ".incomplete":
+    elif path.suffix in (".incomplete", ".part"):
         repository = path.parent.parent
         lock_path = repository.parent / ".locks" / repository.name / f"{path.name.split('.')[0]}.lock"
     else:

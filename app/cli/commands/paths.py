@@ -18,6 +18,8 @@ from engine.checkpoint.catalogue import hub_cache
 from engine.config import format_bytes
 
 _MODEL_PREFIX = "models--"
+_UNFINISHED = (".incomplete", ".part")
+"""Suffixes of files of the hub's cache that have not arrived whole: those of the hub's library, and ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,8 @@ def used_bytes(path: Path) -> int:
 def places(paths: AppPaths) -> list[Place]:
     """Everything that takes room, what can be made again first."""
     cache, hub = paths.cache_dir, hub_cache()
-    unfinished = (*cache.glob(".demo-building-*"), *hub.glob(f"{_MODEL_PREFIX}*/blobs/*.incomplete"))
+    arriving = (path for suffix in _UNFINISHED for path in hub.glob(f"{_MODEL_PREFIX}*/blobs/*{suffix}"))
+    unfinished = (*cache.glob(".demo-building-*"), *arriving)
     logs = tuple(path for path in (paths.app_log, paths.engine_log) if path.exists())
     database = [paths.chats_db.with_name(paths.chats_db.name + suffix) for suffix in ("", "-wal", "-shm")]
     damaged = sorted(paths.data_dir.glob("chats.damaged-*"))

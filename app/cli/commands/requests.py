@@ -10,6 +10,7 @@ from pathlib import Path
 from app.domains.domain import domain_named
 from engine.api import (
     Bench,
+    BenchDivergence,
     BenchOverhead,
     BenchPeers,
     BenchPolicies,
@@ -32,6 +33,8 @@ Profiling = BuildProfile | ShowProfile | DeleteProfile
 Request = Verify | Bench | BenchPeers | Plan | Profiling | RecordTrace | TuneEviction | ResetEviction
 
 _REQUEST_ID = 1
+_DIVERGENCE_TOK, _QUICK_DIVERGENCE_TOK = 384, 96
+_PEER_TOK = 32
 _ROUNDS, _PEER_ROUNDS, _QUICK_PEER_ROUNDS = 30, 3, 1
 _DEFAULT_DOMAIN = "general"
 
@@ -66,6 +69,9 @@ def _bench(arguments: argparse.Namespace, config: EngineConfig) -> Bench | Bench
             return BenchStrategies(_REQUEST_ID, is_quick, tuple(links.split(",")))
         case "prediction":
             return BenchPrediction(_REQUEST_ID, is_quick)
+        case "divergence":
+            num_tok = arguments.tokens or (_QUICK_DIVERGENCE_TOK if is_quick else _DIVERGENCE_TOK)
+            return BenchDivergence(_REQUEST_ID, num_tok)
         case "prefill":
             return BenchPrefill(_REQUEST_ID, is_quick, tuple((arguments.links or "A,own").split(",")))
         case _:
@@ -80,7 +86,7 @@ def _peers(arguments: argparse.Namespace, config: EngineConfig) -> BenchPeers:
         tuple(None if text.strip() == "none" else parse_bytes(text) for text in groups.split(",")),
         arguments.rounds or (_QUICK_PEER_ROUNDS if arguments.quick else _PEER_ROUNDS),
         arguments.prompt_tokens,
-        arguments.tokens,
+        arguments.tokens or _PEER_TOK,
     )
 
 

@@ -15,6 +15,7 @@ from app.settings.settings import Settings
 from app.storage.paths import AppPaths
 from app.storage.store import ChatStore
 from app.storage.system_errors import advice, reason, why_unwritable
+from engine.commands.model_menu import list_models
 from engine.config import format_bytes
 from engine.errors import MoeChatError
 
@@ -22,6 +23,7 @@ OK, WARN, FAIL = "ok", "warn", "fail"
 
 _LITTLE_DISK_BYTES = 100 * 10**6
 _LOCK_WAIT_S = 2.0
+_MOST_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,7 @@ def self_checks(paths: AppPaths, settings: Settings) -> Iterator[Check]:
     yield from _chats(paths)
     yield from _disk(paths)
     yield _instance(paths)
+    yield _models(settings)
 
 
 def _terminal() -> Check:
@@ -119,3 +122,17 @@ def _instance(paths: AppPaths) -> Check:
         if second
         else Check("instances", OK, "none runs")
     )
+
+
+def _models(settings: Settings) -> Check:
+    """The models on this machine, the demo aside."""
+    _, *entries = list_models(settings.model_folders(), settings.config_of_others())
+    unusable = [entry for entry in entries if not entry.is_supported]
+    if not entries:
+        return Check("models", OK, "the demo alone: none in known folders, the Hugging Face cache, LM Studio or Ollama")
+    found = f"{len(entries)} on this machine beside the demo, {len(entries) - len(unusable)} of which can be run"
+    if not unusable:
+        return Check("models", OK, found)
+    listed = "; ".join(f"{entry.name}: {entry.reason}" for entry in unusable[:_MOST_NAMED])
+    more = f"; and {len(unusable) - _MOST_NAMED} more" if len(unusable) > _MOST_NAMED else ""
+    return Check("models", OK, f"{found}. Not: {listed}{more}", "moe-chat models lists them all.")

@@ -23,6 +23,7 @@ from app.engine_link.bridge import EngineLink
 from app.settings.settings import Settings
 from app.storage.paths import AppPaths
 from engine.api import (
+    BenchDivergence,
     BenchOverhead,
     BenchPeers,
     BenchPolicies,
@@ -39,6 +40,7 @@ from engine.events import UNLOADED, Failed, TaskEnded, TaskProgress
 
 _MEASURES = (
     Verify,
+    BenchDivergence,
     BenchOverhead,
     BenchPeers,
     BenchPolicies,

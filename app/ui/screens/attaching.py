@@ -11,7 +11,7 @@ from app.formatting import mention
 from app.storage.records import Attachment
 from app.ui.widgets.attachment_line import AttachmentLine, ShownFile
 from engine.api import CountTokens
-from engine.events import Event, TokensCounted
+from engine.events import EngineReady, Event, TokensCounted
 
 if TYPE_CHECKING:
     from app.ui.screens.chat import ChatScreen
@@ -47,7 +47,9 @@ class Attaching:
         return await asyncio.to_thread(attachments.question_of, text, named_in)
 
     def note(self, happened: list[Event]) -> None:
-        """Take in counts that were asked for."""
+        """Take in counts that were asked for. Another model counts otherwise, and knows of no earlier request."""
+        if any(isinstance(event, EngineReady) for event in happened):
+            self._costs, self._asked = {}, {}
         counted = [event for event in happened if isinstance(event, TokensCounted)]
         for event in counted:
             self._costs.update(zip(self._asked.pop(event.request_id, []), event.counts, strict=False))

@@ -215,7 +215,7 @@ class ChatsScreen(ModalScreen[ChatPlace | None]):
         imported = chat_import.import_chats(self._store, found.chats)
         self._ask(Asking.SEARCH)
         self._show()
-        self._note(f"{imported}. {found.left_out}".removesuffix(" "))
+        self._note(f"{imported}. {found.left_out}" if found.left_out else str(imported))
 
     def _search(self, text: str) -> None:
         """Search for `text` unless it has been, or is no longer what stands there."""

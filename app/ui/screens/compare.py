@@ -55,7 +55,8 @@ class CompareScreen(AboutChat, ModalScreen[None]):
                     with Vertical(classes="compare-side"):
                         yield Static(id=f"compare-{name}-head", markup=False)
                         with VerticalScroll(id=f"compare-{name}", can_focus=True):
-                            yield Static(id=f"compare-{name}-text", markup=False)
+                            yield Static(id=f"compare-{name}-shared", markup=False)
+                            yield Static(id=f"compare-{name}-rest", markup=False)
             yield Static(id="compare-note", markup=False)
             yield KeyLine()
 
@@ -96,8 +97,19 @@ class CompareScreen(AboutChat, ModalScreen[None]):
         names, modes = ("exact", "approximate"), (EXACT, APPROX)
         for name, mode, answer, text in zip(names, modes, both, texts, strict=True):
             self.query_one(f"#compare-{name}-head", Static).update(_head(mode, answer))
-            self.query_one(f"#compare-{name}-text", Static).update(_marked(text, parting))
+            before, rest = _divided(text, parting)
+            self.query_one(f"#compare-{name}-shared", Static).update(before)
+            self.query_one(f"#compare-{name}-shared").display = bool(before)
+            self.query_one(f"#compare-{name}-rest", Static).update(rest)
+        if parting is not None and not is_open:
+            self.call_after_refresh(self._to_parting)
         self.query_one("#compare-note", Static).update(_note(exact, approximate, parting, is_open=is_open))
+
+    def _to_parting(self) -> None:
+        """Scroll both answers to the first line that differs."""
+        for name in ("exact", "approximate"):
+            pane, rest = self.query_one(f"#compare-{name}", VerticalScroll), self.query_one(f"#compare-{name}-rest")
+            pane.scroll_to_widget(rest, animate=False, top=True)
 
 
 def _head(mode: str, answer: TurnRecord | None) -> Content:
@@ -113,14 +125,17 @@ def _head(mode: str, answer: TurnRecord | None) -> Content:
     return Content.assemble(mode_content(mode), "  ", (visible(about), "$quiet"))
 
 
-def _marked(text: str, parting: Parting | None) -> Content:
-    """An answer's text; quiet as far as both are the same, the first word that differs marked."""
+def _divided(text: str, parting: Parting | None) -> tuple[Content, Content]:
+    """An answer's lines before the first one that differs, and those from there on: quiet as far as both are the same,
+    the first word that differs marked."""
     if parting is None:
-        return Content(visible(text))
-    shared, rest = visible(text[: parting.at]), visible(text[parting.at :])
+        return Content(visible(text)), Content("")
+    start = text.rfind("\n", 0, parting.at) + 1
+    before = Content.styled(visible(text[: max(0, start - 1)]), "$quiet")
+    shared, rest = visible(text[start : parting.at]), visible(text[parting.at :])
     word = rest.split(maxsplit=1)[0] if rest.split() else ""
     gap = rest[: rest.index(word)] if word else rest
-    return Content.assemble((shared, "$quiet"), gap, (word, "bold reverse"), rest[len(gap) + len(word) :])
+    return before, Content.assemble((shared, "$quiet"), gap, (word, "bold reverse"), rest[len(gap) + len(word) :])
 
 
 def _note(exact: TurnRecord | None, approximate: TurnRecord | None, parting: Parting | None, *, is_open: bool) -> str:

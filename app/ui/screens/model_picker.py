@@ -14,20 +14,24 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
+from app.formatting.model_words import model_costs, model_shape
 from app.formatting.sanitise import visible
-from app.ui.widgets.model_list import ModelList, model_shape
-from engine.checkpoint.catalogue import ModelEntry, describe_folder
+from app.ui.widgets.model_list import ModelList
+from engine.checkpoint.catalogue import ModelEntry
+from engine.commands.model_menu import describe_model
+from engine.config import EngineConfig
 
 
-def typed_model(text: str) -> ModelEntry | None:
-    """What was typed, as a model: a place on this machine, or a name for the hub. None: nothing was typed."""
+def typed_model(text: str, config: EngineConfig) -> ModelEntry | None:
+    """What was typed, as a model: a place on this machine, with its costs at the budget of `config`, or a name for the
+    hub. None: nothing was typed."""
     typed = text.strip()
     if not typed:
         return None
     path = Path(os.path.expanduser(typed))
     looks_like_path = typed.startswith((".", "/", "~")) or typed.count("/") != 1 or typed.endswith(".gguf")
     if path.exists() or looks_like_path:
-        return describe_folder(path)
+        return describe_model(path, config)
     return ModelEntry(typed, typed, is_supported=True, reason="")
 
 
@@ -40,17 +44,21 @@ class ModelPicker(ModalScreen[str | None]):
         Binding("tab", "app.focus_next", "Type a folder or file"),
     ]
 
-    def __init__(self, folders: Sequence[Path], current: str) -> None:
+    def __init__(self, folders: Sequence[Path], current: str, config: EngineConfig) -> None:
+        """`config` says the budget that costs are told for."""
         super().__init__()
         self._folders = folders
+        self._config = config
         self._current = current
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="sheet picker"):
             yield Static("Model", classes="sheet-title")
-            yield ModelList(self._folders, self._current, "models")
+            yield ModelList(self._folders, self._current, self._config, "models")
             yield Input(
-                placeholder="a folder, a GGUF file, or a Hugging Face id: owner/model", id="model-name", compact=True
+                placeholder="a folder, a GGUF file, or a Hugging Face id: owner/model or owner/model:Q4_K_M",
+                id="model-name",
+                compact=True,
             )
             yield Static(id="model-about")
             yield Static("enter chooses · tab: type a folder or file · esc keeps the model", classes="sheet-close")
@@ -59,12 +67,12 @@ class ModelPicker(ModalScreen[str | None]):
         self.dismiss(message.entry.location)
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        entry = typed_model(event.value)
+        entry = typed_model(event.value, self._config)
         self.query_one("#model-about", Static).update(about_typed(entry))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
-        entry = typed_model(event.value)
+        entry = typed_model(event.value, self._config)
         if entry is not None and entry.is_supported:
             self.dismiss(entry.location)
 
@@ -79,4 +87,5 @@ def about_typed(entry: ModelEntry | None) -> Content:
         return Content("")
     if not entry.is_supported:
         return Content.styled(f"✕ {visible(entry.reason)}", "$error")
-    return Content.styled(f"● {model_shape(entry) or 'from Hugging Face: downloaded if it is not here'}", "$success")
+    about = " · ".join(filter(None, (model_shape(entry), model_costs(entry))))
+    return Content.styled(f"● {about or 'from Hugging Face: downloaded if it is not here'}", "$success")

@@ -21,7 +21,7 @@ from app.settings.setting import Value
 from app.ui.screens.model_picker import about_typed, typed_model
 from app.ui.widgets.key_line import KeyLine
 from app.ui.widgets.model_list import ModelList
-from engine.config import DEMO_MODEL, format_bytes
+from engine.config import DEMO_MODEL, EngineConfig, format_bytes
 from engine.errors import ConfigError
 
 
@@ -65,9 +65,11 @@ class Welcome(Screen[dict[str, Value | None] | None]):
         Binding("escape", "back", "Back", priority=True),
     ]
 
-    def __init__(self, folders: Sequence[Path], model: str) -> None:
+    def __init__(self, folders: Sequence[Path], model: str, config: EngineConfig) -> None:
+        """`config` says the budget that costs are told for."""
         super().__init__()
         self._folders = folders
+        self._config = config
         self._model = model
         self._chosen: str | None = None
 
@@ -76,7 +78,7 @@ class Welcome(Screen[dict[str, Value | None] | None]):
             yield Static(_greeting(), id="welcome-greeting")
             with Vertical(id="welcome-model"):
                 yield Static(_heading(1, "Which model?"), classes="welcome-heading")
-                yield ModelList(self._folders, self._model, "models")
+                yield ModelList(self._folders, self._model, self._config, "models")
                 yield Input(
                     placeholder="or a folder, a GGUF file, or a Hugging Face id: owner/model",
                     id="model-name",
@@ -100,14 +102,14 @@ class Welcome(Screen[dict[str, Value | None] | None]):
 
     def on_input_changed(self, event: Input.Changed) -> None:
         if event.input.id == "model-name":
-            self.query_one("#model-about", Static).update(about_typed(typed_model(event.value)))
+            self.query_one("#model-about", Static).update(about_typed(typed_model(event.value, self._config)))
         else:
             self.query_one("#budget-about", Static).update(Content.styled(visible(_complaint(event.value)), "$error"))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
         if event.input.id == "model-name":
-            entry = typed_model(event.value)
+            entry = typed_model(event.value, self._config)
             if entry is not None and entry.is_supported:
                 self._choose_model(entry.location)
         elif event.value.strip() and not _complaint(event.value):

@@ -11,9 +11,11 @@ from textual.message import Message
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
+from app.formatting.model_words import COSTS_EXPLAINED, model_costs, model_shape
 from app.formatting.sanitise import visible
-from engine.checkpoint.catalogue import ModelEntry, find_models
-from engine.config import DEMO_MODEL, format_bytes
+from engine.checkpoint.catalogue import ModelEntry
+from engine.commands.model_menu import list_models
+from engine.config import DEMO_MODEL, EngineConfig
 
 _NAME_WIDTH = 34
 _DEMO_NAME = "The demo, SmolLM2-135M"
@@ -22,18 +24,6 @@ _DEMO_NAME = "The demo, SmolLM2-135M"
 def _title(entry: ModelEntry) -> str:
     """Its name for a person."""
     return _DEMO_NAME if entry.location == DEMO_MODEL else visible(entry.name)
-
-
-def model_shape(entry: ModelEntry) -> str:
-    """`48 x 128 experts, 8 a token · 56.9 GiB`, as far as it is known."""
-    parts = []
-    if entry.num_experts is not None:
-        layers = f"{entry.num_layers} x " if entry.num_layers is not None else ""
-        used = f", {entry.top_k} a token" if entry.top_k is not None else ""
-        parts.append(f"{layers}{entry.num_experts} experts{used}")
-    if entry.total_bytes:
-        parts.append(format_bytes(entry.total_bytes))
-    return " · ".join(parts)
 
 
 def _name_width(entries: Iterable[ModelEntry]) -> int:
@@ -46,9 +36,10 @@ def _line(entry: ModelEntry, current: str, width: int) -> Content:
     mark = "▸ " if entry.location == current else "  "
     name = f"{_title(entry):<{width}}  "
     if not entry.is_supported:
-        return Content.assemble(("  ", ""), (name, "$faint"), (visible(entry.reason), "$quiet"))
+        return Content.assemble(("✕ ", "$faint"), (name, "$faint"), (visible(entry.reason), "$quiet"))
     note = model_shape(entry) or "built on first use" if entry.location == DEMO_MODEL else model_shape(entry)
-    return Content.assemble((mark, "$primary"), (name, "bold"), (note, "$quiet"))
+    costs = f"\n  {visible(about)}" if (about := model_costs(entry)) else ""
+    return Content.assemble((mark, "$primary"), (name, "bold"), (note + costs, "$quiet"))
 
 
 _LOOKING = ModelEntry(DEMO_MODEL, DEMO_MODEL, is_supported=True, reason="")
@@ -63,9 +54,11 @@ class ModelList(OptionList):
 
         entry: ModelEntry
 
-    def __init__(self, folders: Sequence[Path], current: str, widget_id: str) -> None:
+    def __init__(self, folders: Sequence[Path], current: str, config: EngineConfig, widget_id: str) -> None:
+        """`config` says the budget that costs are told for."""
         super().__init__(id=widget_id, markup=False)
         self._folders = folders
+        self._config = config
         self._current = current
         self.entries: tuple[ModelEntry, ...] = (_LOOKING,)
         self.is_complete = False
@@ -75,7 +68,7 @@ class ModelList(OptionList):
         self.run_worker(self._search, thread=True, exclusive=True)
 
     def _search(self) -> None:
-        entries = find_models(self._folders)
+        entries = list_models(self._folders, self._config)
         self.app.call_from_thread(self._found, entries)
 
     def _found(self, entries: tuple[ModelEntry, ...]) -> None:
@@ -90,6 +83,8 @@ class ModelList(OptionList):
         self.set_options(
             Option(_line(entry, self._current, width), disabled=not entry.is_supported) for entry in self.entries
         )
+        if any(entry.costs for entry in self.entries):
+            self.add_option(Option(Content.styled(f"  {COSTS_EXPLAINED}", "$faint"), disabled=True))
         places = [place for place, entry in enumerate(self.entries) if entry.location == before and entry.is_supported]
         self.highlighted = next(iter(places), 0)
 

@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from engine.backends.ggml.compute import Compute, Scratch
 from engine.backends.ggml.decoder import GgmlDecoder
 from engine.backends.ggml.embedding import Embedding
@@ -31,8 +29,11 @@ from engine.plan.model_plan import ChunkNeeds, ModelPlan
 from offload.budget import BudgetPlan
 from offload.errors import WaitCancelled
 
+_STAGING_SLOTS = 16
+"""A prompt's experts are fetched once, in the file's order: a ring that reads several at once, and into the next layer,
+is as quick as two buffers of a layer, whose bytes are worth more as slots."""
 _RUNTIME_MARGIN_BYTES = 40 << 20
-"""What torch, numpy and ggml allocate while they run: ggml compiles nothing, unlike oneDNN."""
+"""What numpy and ggml allocate while they run: ggml compiles nothing, unlike oneDNN."""
 
 
 class GgmlBackend:
@@ -55,6 +56,8 @@ class GgmlBackend:
             resident_bytes=self._weights.num_bytes,
             conversion_bytes=reading_bytes(spec),
             model_context_tok=spec.context_tok,
+            staging_slots=_STAGING_SLOTS,
+            may_stage_layers=False,
             runtime_margin_bytes=_RUNTIME_MARGIN_BYTES,
         )
         self._compute: Compute | None = None
@@ -85,14 +88,14 @@ class GgmlBackend:
             done += num_bytes
             on_read(done, self.plan.resident_bytes)
 
-        torch.set_num_threads(1)  # what is left to torch is too small to be shared out
         self._compute = compute = Compute(self._ggml)
         self._scratch = Scratch(self._ggml)
         formats = []
         for number in spec.moe_layers:
             layout, sample = slot_layout(spec.layers[number]), spec.layers[number].experts[0]
             formats.append(GgmlFormat(self._ggml, compute, self._scratch, sample, layout, spec.top_k, spec.activation))
-        self.loaded = LoadedGgmlModel(self._files, spec, formats, GgmlExpertStore(spec), self.plan)
+        store = GgmlExpertStore(spec, budget.keeps_files_cached)
+        self.loaded = LoadedGgmlModel(self._files, spec, formats, store, self.plan)
         check_tokenizer(self.loaded.tokenizer)
         self._weights.load(count)
 
@@ -137,8 +140,7 @@ class GgmlBackend:
             self._decode_scratch.close()
         self._decode_scratch = Scratch(self._ggml)
         self._decode_scratch.allocate(*(graph for each in self.loaded.formats for graph in each.graphs))
-        targets = prefetching.targets if prefetching.forecaster is self.lookahead else []
-        self.decoder.ask_next_in({layer for layer, ahead in enumerate(targets) if layer + 1 in ahead})
+        self.decoder.ask_in_graphs(prefetching.targets if prefetching.forecaster is self.lookahead else [])
 
     def unbind(self) -> None:
         """See Backend."""
@@ -155,6 +157,11 @@ class GgmlBackend:
     def num_threads(self) -> int:
         """See Backend."""
         return self._compute.num_threads if self._compute is not None else 1
+
+    @property
+    def computed_s(self) -> float:
+        """Seconds spent in graphs, all of them, monotonic."""
+        return self._compute.computed_s if self._compute is not None else 0.0
 
     def time_step(self, past_tok: int) -> int:
         """See Backend."""

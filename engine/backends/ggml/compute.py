@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from time import perf_counter
 from typing import Any, Final
 
 from engine.backends.ggml.library import AbortCallback, Ggml
@@ -24,6 +25,8 @@ class Compute:
             raise MemoryError("ggml could not start its CPU back end")
         self._is_cancelled: Callable[[], bool] = lambda: False
         self._callback: Any = AbortCallback(lambda data: self._is_cancelled())
+        self.computed_s = 0.0
+        """Seconds spent in graphs, monotonic."""
         self.set_threads(num_threads)
 
     def set_threads(self, num_threads: int) -> None:
@@ -44,7 +47,9 @@ class Compute:
 
     def run(self, graph: int) -> None:
         """Computes a graph whose tensors all have memory. Raises WaitCancelled when it was stopped, MemoryError."""
+        began_s = perf_counter()
         status = self._ggml.backend_graph_compute(self._backend, graph)
+        self.computed_s += perf_counter() - began_s
         if status == _DONE:
             return
         if self._is_cancelled():

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
-import torch
 
 from engine.backends.decode_loop import DecodeLoop, require_finite
 from engine.backends.ggml.compute import Compute, Scratch
@@ -18,7 +17,7 @@ from engine.backends.ggml.graph import GraphBuilder
 from engine.backends.ggml.kv_cache import KvCache, capacity_tok
 from engine.backends.ggml.layer_graph import MAX_TENSORS, Addresses, LayerGraphBuilder, Place
 from engine.backends.ggml.library import Ggml
-from engine.backends.ggml.lookahead import GgmlLookahead
+from engine.backends.ggml.lookahead import MAX_AHEAD, GgmlLookahead
 from engine.backends.ggml.memory import Memory, values
 from engine.backends.ggml.model_spec import ModelSpec
 from engine.backends.ggml.prompt_states import PromptStates, num_experts_of
@@ -59,8 +58,7 @@ class GgmlDecoder(DecodeLoop):
         """By MoE layer; without one the routed experts give zeros."""
         self._step_scratch = Scratch(ggml)
         self._allocate()
-        experts = num_experts_of(spec)
-        self.lookahead = GgmlLookahead(routings, experts, self._token.logits[:1], self._next_logits, self._ask_ahead)
+        self.lookahead = GgmlLookahead(routings, self._token.logits[:1], self._next_logits, self._ask_ahead)
         self._step_builder: GraphBuilder | None = None
         self._step_graphs: list[int] = []
         self._head_graph = 0
@@ -73,10 +71,14 @@ class GgmlDecoder(DecodeLoop):
         self._prompt: PromptStates | None = None
         capacity, experts = capacity_tok(self._context_tok), num_experts_of(spec)
         memory = self._fixed = Memory(
-            4 * experts + 12 * chunk_tok + 2 * capacity * (chunk_tok + 1) + 4 * spec.vocabulary_tok + 4096
+            (MAX_AHEAD + 1) * (4 * experts + 64)
+            + 12 * chunk_tok
+            + 2 * capacity * (chunk_tok + 1)
+            + 4 * spec.vocabulary_tok
+            + 4096
         )
-        self._next_at, raw = memory.take(4 * experts)
-        self._next_logits = torch.from_numpy(values(raw, np.float32, 1, experts))
+        self._next_at, raw = memory.take(4 * experts * (MAX_AHEAD + 1))
+        self._next_logits = values(raw, np.float32, MAX_AHEAD + 1, experts)
         self._positions_at, raw = memory.take(4 * chunk_tok)
         self._positions = values(raw, np.int32, chunk_tok)
         self._rows_at, raw = memory.take(8 * chunk_tok)
@@ -86,26 +88,24 @@ class GgmlDecoder(DecodeLoop):
         self._mask_at, raw = memory.take(2 * capacity * chunk_tok)
         self._mask = values(raw, np.float16, capacity * chunk_tok)
         self._logits_at, raw = memory.take(4 * spec.vocabulary_tok)
-        self._logits = torch.from_numpy(values(raw, np.float32, spec.vocabulary_tok))
+        self._logits = values(raw, np.float32, spec.vocabulary_tok)
 
     # -- decode -------------------------------------------------------------------------------------------------------
 
-    def ask_next_in(self, moe_layers: set[int]) -> None:
-        """These MoE layers ask the next one's router in their own graph."""
-        self.lookahead.in_graph = moe_layers
+    def ask_in_graphs(self, targets: Sequence[Sequence[int]]) -> None:
+        """Each MoE layer asks the routers of its `targets`, later MoE layers, in its own graph."""
+        self.lookahead.in_graph = {layer: list(ahead[:MAX_AHEAD]) for layer, ahead in enumerate(targets)}
         self._drop_step_graphs()
 
-    def step(self, token: int) -> torch.Tensor:
+    def step(self, token: int) -> np.ndarray:
         """See DecodeLoop."""
         length, before = len(self.cache.tokens), self._state.substituted
         if length >= self._context_tok:
             raise ValueError("the context is full")
-        self._ids[0, length] = token
         self._state.is_decode = True
         if self._state.recorder is not None:
             self._state.recorder.begin(1, is_prefill=False)
-        with torch.inference_mode():
-            logits = self._forward_token(token, length).clone()
+        logits = self._forward_token(token, length).copy()
         require_finite(logits, length + 1)
         self.cache.tokens.append(token)
         if self._state.substituted > before:
@@ -116,12 +116,11 @@ class GgmlDecoder(DecodeLoop):
         """One step behind `past_tok` tokens of any content, for calibration; returns how many there were."""
         past_tok = min(past_tok, self._context_tok - 1)
         self._state.is_decode = True
-        with torch.inference_mode():
-            self._forward_token(0, past_tok)
+        self._forward_token(0, past_tok)
         self.cache.reset()
         return past_tok
 
-    def _forward_token(self, token: int, length: int) -> torch.Tensor:
+    def _forward_token(self, token: int, length: int) -> np.ndarray:
         """The logits [vocab] after one token, valid until the next call."""
         self._prepare_step(length)
         states = self._token
@@ -134,13 +133,15 @@ class GgmlDecoder(DecodeLoop):
         self._compute.run(self._head_graph)
         return self._logits
 
-    def _experts(self, moe: int, states: PromptStates, residual: torch.Tensor) -> None:
-        """Routes all tokens of `states` and adds their experts' outputs to the residual."""
+    def _experts(self, moe: int, states: PromptStates, residual: np.ndarray, *, only_last: bool = False) -> None:
+        """Routes all tokens of `states` and adds their experts' outputs to the residual; with `only_last` the last
+        one's: nothing is computed from the others after the last layer."""
         tap, layer = self.taps[moe], self.layers.get(moe)
         tap.logits = states.logits
         if layer is not None:
             experts, weights = self._routings[moe].choose(states.logits)
-            residual.add_(layer(states.normed, experts, weights))
+            out = layer(states.normed, experts, weights, only_last=only_last)
+            residual[-len(out) :] += out
 
     def _prepare_step(self, length: int) -> None:
         """Inputs of a step at position `length`, and graphs that see as many rows of the KV cache."""
@@ -161,7 +162,7 @@ class GgmlDecoder(DecodeLoop):
         moe_layers = self._spec.moe_layers
         for number in range(num_layers):
             moe = self._moe_number.get(number)
-            ahead = moe_layers[moe + 1] if moe is not None and moe in self.lookahead.in_graph else None
+            ahead = [moe_layers[target] for target in self.lookahead.in_graph.get(moe, [])] if moe is not None else []
             self._step_graphs.append(self._graphs.layer(builder, number, at, 1, padded, ahead))
         self._head_graph = self._graphs.head(builder, self._token.residual_at, self._logits_at)
         self._ahead_graphs = {
@@ -184,18 +185,17 @@ class GgmlDecoder(DecodeLoop):
         """See DecodeLoop: all of it."""
         return num_prompt_tok - start
 
-    def prefill(self, prompt: Sequence[int], on_progress: Callable[[int], None]) -> torch.Tensor:
+    def prefill(self, prompt: Sequence[int], on_progress: Callable[[int], None]) -> np.ndarray:
         """See DecodeLoop. A prompt that is stopped leaves nothing behind of what was computed."""
         start, tokens = len(self.cache.tokens), list(prompt[len(self.cache.tokens) :])
         if not tokens or len(prompt) > self._context_tok:
             raise ValueError(f"{len(tokens)} tokens behind {start} in a context of {self._context_tok}")
-        self._ids[0, : len(prompt)] = torch.tensor(prompt, dtype=torch.long)
         self._state.is_decode = False
         if self._state.recorder is not None:
             self._state.recorder.begin(len(tokens), is_prefill=True)
         try:
-            with torch.inference_mode(), self._compute.stoppable(self._state.is_cancelled):
-                logits = self._forward_prompt(tokens, start).clone()
+            with self._compute.stoppable(self._state.is_cancelled):
+                logits = self._forward_prompt(tokens, start).copy()
             require_finite(logits, len(prompt))
         except BaseException:
             self._state.abandon_prefill()
@@ -208,7 +208,7 @@ class GgmlDecoder(DecodeLoop):
             raise WaitCancelled("Stopped.")
         return logits
 
-    def _forward_prompt(self, tokens: Sequence[int], start: int) -> torch.Tensor:
+    def _forward_prompt(self, tokens: Sequence[int], start: int) -> np.ndarray:
         num_tok = len(tokens)
         states = self._prompt = PromptStates(self._spec, num_tok)
         self._embedding.read(tokens, states.residual_at)
@@ -219,8 +219,8 @@ class GgmlDecoder(DecodeLoop):
                     raise WaitCancelled("Stopped.")
             moe = self._moe_number.get(number)
             if moe is not None:
-                self._experts(moe, states, states.residual)
-        self._token.residual.copy_(states.residual[-1:])
+                self._experts(moe, states, states.residual, only_last=number == len(self._spec.layers) - 1)
+        self._token.residual[:] = states.residual[-1:]
         with self._one_graph() as builder:
             graph = self._graphs.head(builder, self._token.residual_at, self._logits_at)
             self._scratch.allocate(graph)
@@ -251,9 +251,8 @@ class GgmlDecoder(DecodeLoop):
         count = self._chunk_tok
         past_tok = min(past_tok, self._context_tok - count)
         states = PromptStates(self._spec, count)
-        with torch.inference_mode():
-            for number in self._spec.layer_kinds():
-                self._chunk(number, states, 0, count, past_tok)
+        for number in self._spec.layer_kinds():
+            self._chunk(number, states, 0, count, past_tok)
         self.cache.reset()
         return past_tok + count
 
@@ -271,7 +270,7 @@ class GgmlDecoder(DecodeLoop):
             residual=states.residual_at + first * hidden,
             normed=states.normed_at + first * hidden,
             logits=states.logits_at + first * experts,
-            next_logits=self._next_at,
+            next_logits=tuple(self._next_at + 4 * num_experts_of(self._spec) * row for row in range(MAX_AHEAD + 1)),
             positions=self._positions_at,
             rows=self._rows_at,
             mask=mask,

@@ -8,10 +8,10 @@ may differ in its last bits from products of single rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter
 from typing import Final, NamedTuple
 
 import numpy as np
-import torch
 
 from engine.backends.ggml.compute import Compute, Scratch
 from engine.backends.ggml.expert_store import SlotLayout
@@ -19,9 +19,10 @@ from engine.backends.ggml.graph import GraphBuilder, Tensor
 from engine.backends.ggml.library import Ggml
 from engine.backends.ggml.memory import Memory, values
 from engine.backends.ggml.model_spec import ExpertWeights
+from engine.backends.ggml.running_sum import RunningSum
 from engine.backends.ggml.tensor_types import F32, I32
 from engine.experts.formats.bound_slots import BoundSlots
-from engine.experts.formats.sums import RunningSum
+from offload.page_memory import address_of
 
 MAX_ROWS: Final = 256
 """Rows of one product in prefill."""
@@ -62,15 +63,17 @@ class GgmlFormat:
         roles = [role for role, weight in zip(sample._fields, sample, strict=True) if weight is not None]
         self._part = dict(zip(roles, self.parts, strict=True))
         hidden_dim = sample.gate.shape[0]
-        memory = self._memory = Memory(top_k * hidden_dim * 4 * 2 + hidden_dim * 4 + top_k * 4 + 4096)
+        memory = self._memory = Memory((2 * top_k + 2) * hidden_dim * 4 + top_k * 4 + 4096)
         self._input_at, raw = memory.take(hidden_dim * 4)
-        self._input = torch.from_numpy(values(raw, np.float32, 1, hidden_dim))
+        self._input = values(raw, np.float32, 1, hidden_dim)
         self._ids_at, raw = memory.take(top_k * 4)
         self._ids = values(raw, np.int32, top_k)
         self._result_at, raw = memory.take(top_k * hidden_dim * 4)
-        self._result = torch.from_numpy(values(raw, np.float32, top_k, hidden_dim))
+        self._result = values(raw, np.float32, top_k, hidden_dim)
         _, raw = memory.take(top_k * hidden_dim * 4)
-        self._outputs = torch.from_numpy(values(raw, np.float32, top_k, hidden_dim))
+        self._gathered = values(raw, np.float32, top_k, hidden_dim)
+        _, raw = memory.take(hidden_dim * 4)
+        self._total = values(raw, np.float32, 1, hidden_dim)
         self._top_k = top_k
         self._builder: GraphBuilder | None = None
         self._graphs: list[int] = []
@@ -79,11 +82,11 @@ class GgmlFormat:
     def choose_kernel(self) -> None:
         """See ExpertFormat. ggml chooses by itself."""
 
-    def bind(self, slot: torch.Tensor) -> int:
+    def bind(self, slot: memoryview) -> int:
         """The address of the slot."""
-        return slot.data_ptr()
+        return address_of(slot)
 
-    def bind_slots(self, slots: Mapping[int, torch.Tensor]) -> Mapping[int, int]:
+    def bind_slots(self, slots: Mapping[int, memoryview]) -> Mapping[int, int]:
         """See ExpertFormat. Builds the decode graphs over these slots, which must be equally spaced."""
         addresses = [self.bind(slot) for slot in slots.values()]
         self._base, self._num_slots = addresses[0], len(addresses)
@@ -96,7 +99,7 @@ class GgmlFormat:
         self._graphs = [self._decode_graph(self._builder, count) for count in range(1, self._top_k + 1)]
         return BoundSlots(lambda number: self.bind(slots[number]))
 
-    def sum_of(self, hidden: torch.Tensor, weights: torch.Tensor) -> RunningSum:
+    def sum_of(self, hidden: np.ndarray, weights: np.ndarray) -> RunningSum:
         """See ExpertFormat."""
         return RunningSum(self.run, hidden, weights, MAX_ROWS)
 
@@ -123,35 +126,45 @@ class GgmlFormat:
     def _network(self, builder: GraphBuilder, projected: Callable[[str, Tensor], Tensor], rows: Tensor) -> Tensor:
         return projected("down", builder.gated(projected("gate", rows), projected("up", rows), self._activation))
 
-    def compute(self, hidden: torch.Tensor, weights: Sequence[int], places: Sequence[int]) -> None:
+    def compute(self, hidden: np.ndarray, weights: Sequence[int], places: Sequence[int]) -> None:
         """See ExpertFormat. Raises ValueError for an address that is no slot of this layer."""
         count = len(weights)
         numbers = [(address - self._base) // self._stride for address in weights]
         if min(numbers) < 0 or max(numbers) >= self._num_slots:
             raise ValueError(f"no slots of this layer: {numbers}")
-        self._input.copy_(hidden)
+        self._input[:] = hidden
         self._ids[:count] = numbers
         self._compute.run(self._graphs[count - 1])
-        if count == self._top_k:
-            self._outputs.copy_(self._result)
-        else:
-            self._outputs[list(places)] = self._result[:count]
+        self._gathered[places] = self._result[:count]
 
-    def compute_repeated(self, hidden: torch.Tensor, weights: int, places: Sequence[int]) -> None:
+    def compute_repeated(self, hidden: np.ndarray, weights: int, places: Sequence[int]) -> None:
         """See ExpertFormat."""
         self.compute(hidden, [weights], places[:1])
         for place in places[1:]:
-            self._outputs[place] = self._outputs[places[0]]
+            self._gathered[place] = self._gathered[places[0]]
 
-    def outputs(self, num_places: int) -> torch.Tensor:
+    def total(self, weights: np.ndarray, dtype: object) -> np.ndarray:
+        """See ExpertFormat. Without BLAS, whose threads would have to be woken for it."""
+        return np.einsum("ik,kh->ih", weights, self._gathered[: weights.shape[1]], out=self._total)
+
+    def by_expert(self, index: np.ndarray) -> dict[int, np.ndarray]:
+        """See ExpertFormat. Ascending."""
+        flat = index.reshape(-1)
+        order = np.argsort(flat, kind="stable")
+        experts, starts = np.unique(flat[order], return_index=True)
+        return dict(zip(experts.tolist(), np.split(order, starts[1:]), strict=True))
+
+    def time_one(self, weights: int, hidden_dim: int) -> float:
         """See ExpertFormat."""
-        return self._outputs if num_places == self._top_k else self._outputs[:num_places]
+        hidden, began_s = np.zeros((1, hidden_dim), np.float32), perf_counter()
+        self.run(hidden, weights)
+        return perf_counter() - began_s
 
-    def run(self, hidden: torch.Tensor, weights: int) -> torch.Tensor:
+    def run(self, hidden: np.ndarray, weights: int) -> np.ndarray:
         """See ExpertFormat. At most MAX_ROWS rows."""
-        hidden = hidden.contiguous()
-        num_rows, out = len(hidden), torch.empty_like(hidden)
-        if not 0 < num_rows <= MAX_ROWS or hidden.dtype != torch.float32:
+        hidden = np.ascontiguousarray(hidden)
+        num_rows, out = len(hidden), np.empty_like(hidden)
+        if not 0 < num_rows <= MAX_ROWS or hidden.dtype != np.float32:
             raise ValueError(f"{num_rows} rows of {hidden.dtype}")
         builder = GraphBuilder(self._ggml, _MAX_TENSORS, 1, _MAX_TENSORS)
 
@@ -163,8 +176,8 @@ class GgmlFormat:
             return product if bias is None else builder.add(product, tensor(bias))
 
         try:
-            rows = builder.new_at(hidden.data_ptr(), F32, hidden.shape[1], num_rows)
-            graph = builder.graph(builder.placed(self._network(builder, projected, rows), out.data_ptr()))
+            rows = builder.new_at(int(hidden.ctypes.data), F32, hidden.shape[1], num_rows)
+            graph = builder.graph(builder.placed(self._network(builder, projected, rows), int(out.ctypes.data)))
             self._scratch.allocate(graph)
             self._compute.run(graph)
         finally:

@@ -67,10 +67,12 @@ def reading_bytes(spec: ModelSpec) -> int:
 class GgmlExpertStore:
     """An ExpertStore over a model's files."""
 
-    def __init__(self, spec: ModelSpec) -> None:
-        """Opens the files. Raises ExpertReadError when one cannot be opened."""
+    def __init__(self, spec: ModelSpec, is_cached: bool) -> None:
+        """Opens the files, which `is_cached` leaves in the page cache. Raises ExpertReadError when one cannot be
+        opened."""
         self._num_layers = len(spec.moe_layers)
-        self._files = FileSource([expert_spans(spec.layers[number]) for number in spec.moe_layers])
+        spans = [expert_spans(spec.layers[number]) for number in spec.moe_layers]
+        self._files = FileSource(spans, may_fill_pages=True, is_cached=is_cached)
 
     @property
     def reads(self) -> str:
@@ -84,6 +86,14 @@ class GgmlExpertStore:
     def read_run(self, layer: int, experts: Sequence[int], destinations: Sequence[memoryview]) -> list[int]:
         """See RunSource."""
         return self._files.read_run(layer, experts, destinations)
+
+    def num_parts(self, layer: int, expert: int) -> int:
+        """See PartSource."""
+        return self._files.num_parts(layer, expert)
+
+    def read_part(self, layer: int, expert: int, part: int, destination: memoryview) -> int:
+        """See PartSource."""
+        return self._files.read_part(layer, expert, part, destination)
 
     @property
     def num_direct_layers(self) -> int:

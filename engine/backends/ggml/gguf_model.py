@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import os
-from array import array
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from engine.backends.ggml.families.stored_model import StoredModel
-from engine.backends.ggml.given_config import GivenConfig, num_rows, with_template
-from engine.backends.ggml.model_spec import StoredWeight
+from engine.backends.ggml.given_config import GivenConfig
+from engine.backends.ggml.given_tokenizer import load_given_tokenizer
 from engine.backends.ggml.number_formats import formats_in_words
+from engine.backends.ggml.stored_gguf import stored_model
 from engine.backends.ggml.tensor_types import BF16, F16, F32
+from engine.backends.ggml.tokenizer_of_folder import TokenizerOfFolder
 from engine.backends.ggml.weights import to_float32
 from engine.backends.tokenizers.folder_tokenizer import template_of_folder
-from engine.backends.tokenizers.gguf_tokenizer import GgufTokenizer, read_templates, read_tokenizer
+from engine.backends.tokenizers.gguf_tokenizer import GgufTokenizer, read_tokenizer
 from engine.checkpoint.config_file import text_part
 from engine.checkpoint.file_bytes import read_file
-from engine.checkpoint.gguf.header import GgufFile, GgufTensor, read_gguf
+from engine.checkpoint.gguf.header import GgufTensor, read_gguf
 from engine.checkpoint.gguf.metadata import Metadata
 from engine.checkpoint.gguf.summary import require_runnable
 from engine.sampling.defaults import FILE_NAME, ModelDefaults, read_model_defaults
@@ -40,16 +40,18 @@ class GgufFiles:
         if given is not None:
             given.require_agreement(self._file)
         self.model_type = self._file.architecture
-        self.stored = _stored_model(self._file, {} if given is None else given.numbers())
+        self.stored = stored_model(self._file, {} if given is None else given.numbers())
         self.number_format = formats_in_words(self.stored)
         self._tokenizer: GgufTokenizer | None = None
+        self._given_tokenizer: TokenizerOfFolder | None = None
+        if given is not None and given.has_tokenizer:
+            self._given_tokenizer = TokenizerOfFolder(given.folder)
 
     def load_tokenizer(self) -> Any:
         """See ModelFiles."""
         metadata = Metadata(self._file)
-        if self._given is not None and self._given.has_tokenizer:
-            tokenizer = self._given.load_tokenizer(num_rows(self._file))
-            return with_template(tokenizer, read_templates(metadata))
+        if self._given is not None and self._given_tokenizer is not None:
+            return load_given_tokenizer(self._given, self._given_tokenizer, metadata)
         self._tokenizer = read_tokenizer(metadata)
         tokenizer = self._tokenizer.tokenizer
         if self._given is not None and (template := template_of_folder(self._given.folder)):
@@ -81,26 +83,6 @@ class GgufFiles:
             if not _is_finite(tensor):
                 damaged.append(tensor.name)
         return damaged
-
-
-def _stored_model(file: GgufFile, given: Mapping[str, object]) -> StoredModel:
-    prefix = f"{file.architecture}."
-    numbers: dict[str, object] = {
-        key.removeprefix(prefix): tuple(value) if isinstance(value, array) else value
-        for key, value in file.metadata.items()
-        if key.startswith(prefix)
-    }
-    numbers = {**given, **numbers}
-    weights = {tensor.name: _weight(tensor) for tensor in file.tensors.values()}
-    if "token_embd.weight" in weights and len(weights["token_embd.weight"].shape) == 2:
-        numbers.setdefault("vocab_size", weights["token_embd.weight"].shape[1])
-    return StoredModel(file.path.name, file.architecture, numbers, weights, is_converted=True)
-
-
-def _weight(tensor: GgufTensor) -> StoredWeight:
-    return StoredWeight(
-        tensor.name, tensor.type_id, tensor.shape, str(tensor.path), tensor.file_offset, tensor.num_bytes
-    )
 
 
 def _is_finite(tensor: GgufTensor) -> bool:

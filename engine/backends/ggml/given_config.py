@@ -1,7 +1,7 @@
 """What `--config` gives a GGUF file that does not carry enough: tokenizer, chat template, context, stop ids, sampling.
 
 The folder is the same model's, as its makers published it: what it says must agree with the file. Nothing of it is ever
-executed.
+executed. Light: the tokenizer is made in `given_tokenizer`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from engine.backends.ggml.families import family_of_model_type
-from engine.backends.tokenizers.fast_tokenizer import FastTokenizer
-from engine.backends.tokenizers.folder_tokenizer import fast_tokenizer_of
 from engine.checkpoint.config_file import NUM_EXPERTS, TOP_K, largest_number, read_config_file, text_part
 from engine.checkpoint.gguf.header import GgufFile
 from engine.checkpoint.tokenizer_files import has_vocabulary
@@ -55,21 +53,10 @@ class GivenConfig:
         values = {**(rope if isinstance(rope, dict) else {}), **text}
         return {name: values[key] for name, key in _FILLED.items() if values.get(key) is not None}
 
-    def load_tokenizer(self, vocabulary_tok: int | None) -> Any:
-        """Its tokenizer. Raises CheckpointError, and UnsupportedModelError where it has more tokens than the file."""
-        tokenizer: Any = fast_tokenizer_of(self.folder)
-        if tokenizer is None:
-            from engine.backends.transformers.config_and_tokenizer import load_tokenizer
-
-            tokenizer = load_tokenizer(self.folder)
-        if vocabulary_tok is not None and len(tokenizer) > vocabulary_tok:
-            raise self._disagreement(f"its tokenizer has {len(tokenizer)} tokens, and the file {vocabulary_tok}")
-        return tokenizer
-
     def require_agreement(self, file: GgufFile) -> None:
         """Raises UnsupportedModelError, naming the first thing of which file and config say different things."""
         if (problem := next(self._differences(file), None)) is not None:
-            raise self._disagreement(problem)
+            raise self.disagreement(problem)
 
     def _differences(self, file: GgufFile) -> Iterator[str]:
         model_type = str(self.config["model_type"])
@@ -89,7 +76,8 @@ class GivenConfig:
                 key = next(key for key in own_names if key in text)
                 yield f"{key} is {wanted}, and the file's {file.architecture}.{name} is {said}"
 
-    def _disagreement(self, problem: str) -> UnsupportedModelError:
+    def disagreement(self, problem: str) -> UnsupportedModelError:
+        """The error where the folder is of another model than the file."""
         return UnsupportedModelError(
             f"{self.folder} (--config) is of another model than the file: {problem}.",
             "Name the folder or the Hugging Face id of the model that the file was made from, or leave --config out.",
@@ -110,10 +98,3 @@ def num_rows(file: GgufFile) -> int | None:
     """Tokens that the file has embeddings of; None: it does not say."""
     table = file.tensors.get("token_embd.weight")
     return table.shape[1] if table is not None and len(table.shape) == 2 else None
-
-
-def with_template(tokenizer: Any, template: str | Mapping[str, str] | None) -> Any:
-    """The tokenizer, with a chat template where it has none."""
-    if template and not getattr(tokenizer, "chat_template", None) and isinstance(tokenizer, FastTokenizer):
-        tokenizer.chat_template = template
-    return tokenizer

@@ -5,7 +5,8 @@ The residual stream is read and written in place; a graph's inputs and results l
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import NamedTuple
 
 from engine.backends.ggml.graph import GraphBuilder, Tensor
@@ -28,8 +29,8 @@ class Addresses(NamedTuple):
     """float32 [hidden, tokens]: the router's and the experts' input."""
     logits: int
     """float32 [experts, tokens]: of the router."""
-    next_logits: int
-    """The same of the next MoE layer's router on this layer's residual; used for one token."""
+    next_logits: tuple[int, ...]
+    """The same of later MoE layers' routers on this layer's residual, the one asked alone last; used for one token."""
     positions: int
     """int32 [tokens]"""
     rows: int
@@ -51,10 +52,10 @@ class LayerGraphBuilder:
         at: Addresses,
         num_tok: int,
         cached_tok: int,
-        ahead: int | None = None,
+        ahead: Sequence[int] = (),
     ) -> int:
         """The graph of a layer on `num_tok` tokens, with `cached_tok` rows of the KV cache visible at most.
-        `ahead`: the layer whose router is asked as well."""
+        `ahead`: the layers whose routers are asked as well."""
         spec, weights = self._spec, self._spec.layers[number]
         residual = builder.new_at(at.residual, F32, spec.hidden_dim, num_tok)
         attended, written = self._attention(builder, weights, residual, number, at, num_tok, cached_tok)
@@ -67,14 +68,15 @@ class LayerGraphBuilder:
             network = self._network(builder, weights.dense, weights.shared_gate, normed)
             total = builder.placed(builder.add(attended, network), at.residual)
         outputs.append(total)
-        if ahead is not None:
-            outputs.append(self.router_ahead(builder, ahead, total, at.next_logits))
+        outputs += [
+            self.router_ahead(builder, *each) for each in zip(ahead, repeat(total), at.next_logits, strict=False)
+        ]
         return builder.graph(*outputs)
 
     def asks_ahead(self, builder: GraphBuilder, ahead: int, at: Addresses) -> int:
-        """The graph of a later layer's router on the residual as it is: float32 [experts] at `next_logits`."""
+        """The graph of a later layer's router on the residual as it is: float32 [experts] at the last `next_logits`."""
         residual = builder.new_at(at.residual, F32, self._spec.hidden_dim, 1)
-        return builder.graph(self.router_ahead(builder, ahead, residual, at.next_logits))
+        return builder.graph(self.router_ahead(builder, ahead, residual, at.next_logits[-1]))
 
     def router_ahead(self, builder: GraphBuilder, ahead: int, residual: Tensor, address: int) -> Tensor:
         """The logits of layer `ahead`'s router on a residual, through that layer's own norm."""

@@ -60,7 +60,8 @@ def _graph_bytes(ggml: Ggml, spec: ModelSpec, number: int, chunk_tok: int) -> in
             builder.new_at(_ANY_ADDRESS, F16, width, cached),
         )
         layers = LayerGraphBuilder(spec, lambda weight: (_ANY_ADDRESS, _held_type(weight)), [pair] * len(spec.layers))
-        at = Addresses(*([_ANY_ADDRESS] * len(Addresses._fields)))
+        anywhere = _ANY_ADDRESS
+        at = Addresses(anywhere, anywhere, anywhere, (), anywhere, anywhere, anywhere)
         return graph_bytes(ggml, layers.layer(builder, number, at, chunk_tok, cached))
     finally:
         builder.close()

@@ -34,10 +34,9 @@ class StoredWeight(NamedTuple):
 
     def matrix(self, number: int) -> StoredWeight:
         """One of a stack [..., count]."""
-        part_bytes = self.num_bytes // self.shape[-1]
-        return self._replace(
-            shape=self.shape[:-1], file_offset=self.file_offset + number * part_bytes, num_bytes=part_bytes
-        )
+        name, type_id, shape, path, file_offset, num_bytes = self
+        part_bytes = num_bytes // shape[-1]
+        return StoredWeight(name, type_id, shape[:-1], path, file_offset + number * part_bytes, part_bytes)
 
     def row_halves(self) -> tuple[StoredWeight, StoredWeight]:
         """The first and the second half of a matrix's rows."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 
 from engine.backends.ggml.memory import Memory, values
 from engine.backends.ggml.model_spec import ModelSpec
@@ -16,11 +15,11 @@ class PromptStates:
         self._memory = Memory(prompt_state_bytes(spec) * num_tok + 4096)
         hidden, experts = spec.hidden_dim, num_experts_of(spec)
         self.residual_at, raw = self._memory.take(hidden * num_tok * 4)
-        self.residual = torch.from_numpy(values(raw, np.float32, num_tok, hidden))
+        self.residual = values(raw, np.float32, num_tok, hidden)
         self.normed_at, raw = self._memory.take(hidden * num_tok * 4)
-        self.normed = torch.from_numpy(values(raw, np.float32, num_tok, hidden))
+        self.normed = values(raw, np.float32, num_tok, hidden)
         self.logits_at, raw = self._memory.take(experts * num_tok * 4)
-        self.logits = torch.from_numpy(values(raw, np.float32, num_tok, experts))
+        self.logits = values(raw, np.float32, num_tok, experts)
 
 
 def num_experts_of(spec: ModelSpec) -> int:

@@ -18,7 +18,7 @@ from engine.backends.ggml.families.stored_model import StoredModel
 from engine.backends.ggml.model_spec import StoredWeight
 from engine.backends.ggml.number_formats import formats_in_words
 from engine.backends.ggml.tensor_types import BF16, F16, F32
-from engine.backends.tokenizers.folder_tokenizer import fast_tokenizer_of
+from engine.backends.ggml.tokenizer_of_folder import TokenizerOfFolder
 from engine.checkpoint.config_file import read_config_file
 from engine.checkpoint.header import StoredTensor, read_header
 from engine.checkpoint.shards import choose_shards
@@ -116,8 +116,10 @@ def _weights(path: Path, tensor: StoredTensor, words: CheckpointWords) -> Iterat
             for half, target in zip(matrix.row_halves(), halves, strict=True):
                 yield half._replace(name=prefix + target.format(number))
     else:
-        own = words.tensor(name)
-        yield whole._replace(name=tensor.key if own is None else prefix + own)
+        own = words.tensor(name) or ""
+        if own.endswith(".bias"):  # some are stored as a matrix of one row
+            whole = whole._replace(shape=(shape[0],) if shape[1:] == (1,) else shape)
+        yield whole._replace(name=prefix + own if own else tensor.key)
 
 
 class SafetensorsFiles:
@@ -129,15 +131,11 @@ class SafetensorsFiles:
         self.model_type = str(config["model_type"])
         self.number_format = formats_in_words(self.stored)
         self.end_token_sources = [config]
+        self._tokenizer = TokenizerOfFolder(folder)
 
     def load_tokenizer(self) -> Any:
         """See ModelFiles."""
-        tokenizer = fast_tokenizer_of(self.path)
-        if tokenizer is not None:
-            return tokenizer
-        from engine.backends.transformers.config_and_tokenizer import load_tokenizer
-
-        return load_tokenizer(self.path)
+        return self._tokenizer.load()
 
     def read_defaults(self) -> ModelDefaults:
         """See ModelFiles."""

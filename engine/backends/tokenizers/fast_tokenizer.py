@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from tokenizers import AddedToken, Tokenizer
 
@@ -34,13 +35,16 @@ class FastTokenizer:
         special: SpecialTokens,
         chat_template: str | Mapping[str, str] | None,
         name: str,
+        texts: Mapping[int, str] = MappingProxyType({}),
         special_texts: Mapping[str, str] | None = None,
     ) -> None:
-        """`name` is what it was made from. A template is a text, or several by name. `special_texts`: such as
-        `eos_token`, which templates may ask for; None: those of `special`."""
+        """`name` is what it was made from. A template is a text, or several by name. `texts` are those of tokens that
+        the library's decoder would write otherwise. `special_texts`: such as `eos_token`, which templates may ask for;
+        None: those of `special`."""
         self.backend_tokenizer = backend
         self.chat_template = chat_template
         self.name_or_path = name
+        self._texts = texts
         self.bos_token_id, self.eos_token_id = special.bos, special.eos
         self.unk_token_id, self.pad_token_id = special.unk, special.pad
         self.added_tokens_decoder: dict[int, AddedToken] = backend.get_added_tokens_decoder()
@@ -63,7 +67,19 @@ class FastTokenizer:
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = False) -> str:
         """The text of ids; those that the vocabulary does not know have none."""
-        return self.backend_tokenizer.decode(list(ids), skip_special_tokens=skip_special_tokens)
+        pieces, run = [], list[int]()
+        for number in ids:
+            own = self._texts.get(number)
+            if own is None:
+                run.append(number)
+            elif own and not (skip_special_tokens and self._is_special(number)):
+                pieces += [self.backend_tokenizer.decode(run, skip_special_tokens=skip_special_tokens), own]
+                run = []
+        return "".join([*pieces, self.backend_tokenizer.decode(run, skip_special_tokens=skip_special_tokens)])
+
+    def _is_special(self, number: int) -> bool:
+        added = self.added_tokens_decoder.get(number)
+        return added is not None and added.special
 
     def convert_ids_to_tokens(self, number: int) -> str | None:
         """A token as the vocabulary writes it; None: there is no such token."""

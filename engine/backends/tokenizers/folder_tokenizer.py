@@ -54,7 +54,7 @@ def fast_tokenizer_of(folder: Path) -> FastTokenizer | None:
     named = {f"{part}_token": text for part in _NAMED if (text := _text(settings.get(f"{part}_token")))}
     ids = {name.removesuffix("_token"): backend.token_to_id(text) for name, text in named.items()}
     special = SpecialTokens(**{part: ids.get(part) for part in ("bos", "eos", "unk", "pad")})
-    return FastTokenizer(backend, special, _template(folder, settings), str(folder), named)
+    return FastTokenizer(backend, special, _template(folder, settings), str(folder), special_texts=named)
 
 
 def _is_plain(folder: Path, settings: Mapping[str, Any]) -> bool:

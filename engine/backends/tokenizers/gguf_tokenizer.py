@@ -11,10 +11,10 @@ from tokenizers import AddedToken, Tokenizer, decoders, models
 from tokenizers.processors import TemplateProcessing
 
 from engine.backends.tokenizers.fast_tokenizer import FastTokenizer, SpecialTokens
+from engine.backends.tokenizers.known_tokenizers import BYTE_LEVEL, kind_of_tokenizer, splitting_rule
 from engine.backends.tokenizers.sentencepiece import sentencepiece_backend
 from engine.backends.tokenizers.splitters import SPLITTERS
 from engine.checkpoint.gguf.metadata import Metadata
-from engine.errors import UnsupportedModelError
 from offload.bounded_json import shown
 
 _PREFIX: Final = "tokenizer.ggml."
@@ -69,22 +69,17 @@ def read_tokenizer(metadata: Metadata) -> GgufTokenizer:
         pad=_token_id(metadata, "padding_token_id", vocabulary),
     )
     ends = {_token_id(metadata, key, vocabulary) for key in _END_KEYS} - {None}
-    model = metadata.text(f"{_PREFIX}model")
-    if model == "gpt2":
+    is_byte_level = kind_of_tokenizer(metadata) == BYTE_LEVEL
+    if is_byte_level:
         backend, adds_bos = _byte_level(metadata, vocabulary)
-    elif model == "llama":
-        backend, adds_bos = sentencepiece_backend(metadata, vocabulary.tokens, vocabulary.kinds), True
     else:
-        raise UnsupportedModelError(
-            f"{metadata.file.paths[0]}: its tokenizer is of the kind {shown(model)} ({_PREFIX}model), which is not "
-            "read.",
-            "Kinds that are read: gpt2 (byte-level BPE) and llama (SentencePiece BPE).",
-        )
+        backend, adds_bos = sentencepiece_backend(metadata, vocabulary.tokens, vocabulary.kinds), True
     steering = {*ends, special.bos, special.eos} - {None}
     _add_tokens(backend, vocabulary, {number for number in steering if number is not None})
     _add_frame(metadata, backend, special, adds_bos)
     by_text = {number for number in vocabulary.of_kind(CONTROL) if vocabulary.tokens[number] in _ENDS_BY_TEXT}
-    tokenizer = FastTokenizer(backend, special, read_templates(metadata), str(metadata.file.paths[0]))
+    texts = dict.fromkeys(vocabulary.of_kind(UNUSED), "") | (_own_texts(backend, vocabulary) if is_byte_level else {})
+    tokenizer = FastTokenizer(backend, special, read_templates(metadata), str(metadata.file.paths[0]), texts)
     return GgufTokenizer(tokenizer, frozenset({number for number in ends if number is not None} | by_text))
 
 
@@ -116,14 +111,7 @@ def _token_id(metadata: Metadata, key: str, vocabulary: Vocabulary) -> int | Non
 
 def _byte_level(metadata: Metadata, vocabulary: Vocabulary) -> tuple[Tokenizer, bool]:
     """(a byte-level BPE tokenizer, whether texts begin with bos where the file does not say)."""
-    name = metadata.text(f"{_PREFIX}pre", default="default")
-    splitter = SPLITTERS.get(name)
-    if splitter is None:
-        raise UnsupportedModelError(
-            f"{metadata.file.paths[0]}: its tokenizer splits texts by the rule {shown(name)} ({_PREFIX}pre), which is "
-            "not known.",
-            "Use the model's safetensors checkpoint, or another model.",
-        )
+    splitter = SPLITTERS[splitting_rule(metadata)]
     key = f"{_PREFIX}merges"
     numbers = {token: number for number, token in enumerate(vocabulary.tokens)}
     merges = [tuple(merge.split(" ")) for merge in metadata.texts(key)]
@@ -167,6 +155,16 @@ def _add_frame(metadata: Metadata, backend: Tokenizer, special: SpecialTokens, a
         pieces.append("<eos>")
         used.append(("<eos>", special.eos))
     backend.post_processor = TemplateProcessing(single=pieces, special_tokens=used)
+
+
+def _own_texts(backend: Tokenizer, vocabulary: Vocabulary) -> dict[int, str]:
+    """Of tokens that are looked for in a text: that text, where the decoder would take its letters for bytes."""
+    texts = {number: vocabulary.tokens[number] for number in vocabulary.of_kind(CONTROL, USER_DEFINED, UNKNOWN)}
+    return {
+        number: text
+        for number, text in texts.items()
+        if not text.isascii() and backend.decode([number], skip_special_tokens=False) != text
+    }
 
 
 def read_templates(metadata: Metadata) -> str | dict[str, str] | None:

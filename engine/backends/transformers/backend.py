@@ -24,6 +24,7 @@ from engine.lookahead.feeds import FeedProbe, find_router
 from engine.lookahead.forms import PredictionForm
 from engine.lookahead.lookahead import Lookahead
 from engine.lookahead.prefetching import Prefetching
+from engine.plan import machine
 from engine.plan.model_plan import ChunkNeeds
 from offload.budget import BudgetPlan
 from offload.errors import OffloadError
@@ -35,8 +36,10 @@ class TransformersBackend:
     name = "transformers"
     label = f"transformers {transformers.__version__}, torch {torch.__version__}"
 
-    def __init__(self, folder: Path, is_cancelled: Callable[[], bool]) -> None:
-        """Inspects a checkpoint folder. Raises UnsupportedModelError, CheckpointError, WaitCancelled."""
+    def __init__(self, folder: Path, is_cancelled: Callable[[], bool], num_threads: int | None = None) -> None:
+        """Inspects a checkpoint folder. `num_threads`: of the inspection, and until others are set; None: every core.
+        Raises UnsupportedModelError, CheckpointError, WaitCancelled."""
+        torch.set_num_threads(num_threads or machine.num_cores())
         self._inspected = inspect_model(folder, is_cancelled)
         self.plan = self._inspected.plan
         self.needs_of: Callable[[int], ChunkNeeds] = self._inspected.needs_of
@@ -53,7 +56,9 @@ class TransformersBackend:
         check_tokenizer: Callable[[Any], None],
     ) -> None:
         """See Backend."""
-        self.loaded: LoadedModel = load_model(self._inspected, on_read, is_cancelled, check_tokenizer)
+        self.loaded: LoadedModel = load_model(
+            self._inspected, on_read, is_cancelled, check_tokenizer, budget.keeps_files_cached
+        )
         del self._inspected, self.needs_of  # and with them the model on the meta device
 
     def prepare(self, budget: BudgetPlan, state: StepState) -> None:

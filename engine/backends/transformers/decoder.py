@@ -23,6 +23,7 @@ class Decoder(DecodeLoop):
 
     def __init__(self, model: Any, cache: KvCache, state: StepState, context_tok: int, chunk_tok: int) -> None:
         super().__init__(state, context_tok)
+        self._ids = torch.zeros(1, context_tok, dtype=torch.long)
         self.cache: KvCache = cache
         self._model, self._chunk_tok = model, chunk_tok
 

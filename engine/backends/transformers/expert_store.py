@@ -165,11 +165,14 @@ class ExpertStore:
         modules: Sequence[WithheldModule],
         formats: Sequence[DenseFormat],
         places: ExpertPlaces,
+        is_cached: bool = False,
     ) -> None:
-        """Opens the files. Raises ExpertReadError when one cannot be opened."""
+        """Opens the files, which `is_cached` leaves in the page cache. Raises ExpertReadError when one cannot be
+        opened."""
         self.converting = ConvertingSource(model, modules, formats)
         self._is_direct = [all(expert is not None for expert in layer) for layer in places.spans]
-        self._files = FileSource([[expert or () for expert in layer] for layer in places.spans])
+        spans = [[expert or () for expert in layer] for layer in places.spans]
+        self._files = FileSource(spans, is_cached=is_cached)
 
     @property
     def reads(self) -> str:

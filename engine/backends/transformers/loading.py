@@ -117,8 +117,9 @@ def load_model(
     on_read: Callable[[int, int], None],
     is_cancelled: Callable[[], bool] = lambda: False,
     check_tokenizer: Callable[[Any], None] = lambda tokenizer: None,
+    is_cached: bool = False,
 ) -> LoadedModel:
-    """Loads everything but the routed experts.
+    """Loads everything but the routed experts, whose files `is_cached` leaves in the page cache.
 
     `on_read(done, total)` counts resident bytes and is called from loader threads; `check_tokenizer` may refuse the
     model by raising, before any weight is read. Raises CheckpointError, WaitCancelled.
@@ -150,7 +151,7 @@ def load_model(
         defaults,
         modules,
         formats,
-        ExpertStore(meta.model, modules, formats, inspected.places),
+        ExpertStore(meta.model, modules, formats, inspected.places, is_cached),
         inspected.plan,
         inspected.uses_library_cache,
     )

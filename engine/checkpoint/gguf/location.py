@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -56,12 +57,22 @@ def models_in(folder: Path) -> list[Path]:
         names = sorted(path for path in folder.iterdir() if path.suffix == SUFFIX and not path.is_dir())
     except OSError:
         return []
+    return first_of_each(names)
+
+
+def first_of_each(names: Iterable[Path]) -> list[Path]:
+    """Of the parts of each split model the first one, and every other file that is no companion, in order."""
     found: dict[object, Path] = {}
     for path in names:
-        if not path.name.lower().startswith(_COMPANIONS):
+        if not is_companion(path.name):
             part = split_name(path)
             found.setdefault((part.stem, part.num_parts) if part else path.name, path)
     return list(found.values())
+
+
+def is_companion(name: str) -> bool:
+    """Whether a file of this name lies beside a model and is none: a projector of images, or an importance matrix."""
+    return name.lower().startswith(_COMPANIONS)
 
 
 def model_name(path: Path) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Final, NamedTuple
 
 from engine.checkpoint.json_file import REFETCH
@@ -16,6 +16,10 @@ from engine.errors import CheckpointError
 SUFFIX: Final = ".gguf"
 _NUMBERED = re.compile(r"(?P<name>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf")
 _MAX_PARTS = 1000
+
+
+class MissingParts(CheckpointError):
+    """Parts of a split model are not there."""
 
 
 class SplitName(NamedTuple):
@@ -30,7 +34,7 @@ class SplitName(NamedTuple):
         return f"{self.stem}-{number:05}-of-{self.num_parts:05}{SUFFIX}"
 
 
-def split_name(path: Path) -> SplitName | None:
+def split_name(path: PurePath) -> SplitName | None:
     """None: the name is no part's."""
     found = _NUMBERED.fullmatch(path.name)
     return SplitName(found["name"], int(found["number"]), int(found["count"])) if found else None
@@ -50,7 +54,7 @@ def part_paths(path: Path) -> tuple[Path, ...]:
     missing = [part.name for part in paths if not os.path.lexists(part)]
     if missing:
         listed = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
-        raise CheckpointError(
+        raise MissingParts(
             f"{len(missing)} of the {name.num_parts} parts of {name.stem} {'is' if len(missing) == 1 else 'are'} "
             f"missing in {path.parent}: {listed}.",
             "Fetch the missing parts into the same folder.",

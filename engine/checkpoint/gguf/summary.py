@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -14,6 +15,8 @@ from offload.bounded_json import shown
 
 _MAX_COUNT = 1 << 20
 _WITH_OR_WITHOUT_EXPERTS: Final = "llama"
+_WORTH_NAMING: Final = 0.01
+"""Of the bytes: norms and routers in float32 are not what a file is known by."""
 _TOKENS: Final = "tokenizer.ggml.tokens"
 
 
@@ -27,13 +30,19 @@ class GgufSummary(NamedTuple):
     top_k: int | None
     total_bytes: int
     """Of all parts."""
+    formats: tuple[tuple[str, float], ...]
+    """How its weights are stored, the largest share of the bytes first."""
     problem: str
     """Why it cannot be run; empty: nothing in the header speaks against it."""
 
 
 def summarise_gguf(path: Path) -> GgufSummary:
     """Reads the header. Raises CheckpointError and UnsupportedModelError, see `read_gguf`, and OSError."""
-    file = read_gguf(path)
+    return summary_of(read_gguf(path))
+
+
+def summary_of(file: GgufFile) -> GgufSummary:
+    """Of a header that has been read. Raises CheckpointError and OSError."""
     keys = Metadata(file)
 
     def count(key: str) -> int | None:
@@ -45,8 +54,18 @@ def summarise_gguf(path: Path) -> GgufSummary:
         count("{arch}.expert_count"),
         count("{arch}.expert_used_count"),
         sum(part.stat().st_size for part in file.paths),
+        formats_of(file),
         problem_of(file),
     )
+
+
+def formats_of(file: GgufFile) -> tuple[tuple[str, float], ...]:
+    """(format, its share of the bytes), the largest first; without those of less than a hundredth."""
+    sizes: Counter[str] = Counter()
+    for tensor in file.tensors.values():
+        sizes[tensor.type_name] += tensor.num_bytes
+    total = sizes.total() or 1
+    return tuple((name, size / total) for name, size in sizes.most_common() if size >= _WORTH_NAMING * total)
 
 
 def require_runnable(file: GgufFile, has_tokenizer: bool = False) -> None:

@@ -154,13 +154,19 @@ class HeaderReader:
     def _strings(self, key: str, count: int) -> Strings:
         """Steps over the strings, so that the lengths of all of them have been checked."""
         begin = end = self.position
-        loaded, unpack = self._loaded, _U64.unpack_from
-        for _ in range(count):
-            if end + 8 > len(loaded):
+        loaded, unpack, left = self._loaded, _U64.unpack_from, count
+        while left:
+            try:
+                # Hundreds of thousands of them: what is not there yet shows when it is missed.
+                for left in range(left, 0, -1):  # noqa: B007, B020 (goes on where the last round ended)
+                    end += 8 + unpack(loaded, end)[0]
+                left = 0
+            except (struct.error, OverflowError):
+                if end > self.file_bytes:
+                    raise self._cut_off(f"a string of {shown(key)}", end) from None
                 self._load(end + 8)
-            end += 8 + unpack(loaded, end)[0]
-            if end > self.file_bytes:
-                raise self._cut_off(f"a string of {shown(key)}", end)
+        if end > self.file_bytes:
+            raise self._cut_off(f"a string of {shown(key)}", end)
         return Strings(f"{self.path}: {key}", self.take(end - begin), count)
 
     def _advance(self, num_bytes: int) -> int:

@@ -3,12 +3,13 @@
 Prediction, policies and counters run all the same. Measured in turn, round by round: the MoE part (our layer against
 the library's `grouped_mm` on the same inputs), the bare matrix products on the same weights, and whole decode steps
 over the same kind of cache. A last row is the overhead of a synthetic layer in which half of the chosen experts miss.
+Of the ggml back end other things are measured: see `overhead_on_ggml`.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from time import perf_counter
 from typing import Any
@@ -18,25 +19,29 @@ from torch.nn import functional as F
 from transformers.integrations.moe import grouped_mm_experts_forward
 
 from engine.api import Message
+from engine.backends.ggml.backend import GgmlBackend
 from engine.backends.offloaded_model import OffloadedModel
 from engine.backends.transformers.backend import require_transformers
-from engine.backends.transformers.kv_cache import KvCache
 from engine.chat.conversation import encode
+from engine.commands.bench.overhead_on_ggml import overhead_on_ggml
+from engine.commands.bench.overhead_parts import (
+    POLICY_LIMIT,
+    STEPS_PER_ROUND,
+    PlainTransformers,
+    alternating,
+    deciles,
+    make_resident,
+    own_steps,
+    recorded_inputs,
+    row,
+)
 from engine.commands.bench.synthetic_layer import NUM_EXPERTS, TOP_K, LayerOverhead, measure_layer_overhead
 from engine.commands.task_outcome import OnTaskProgress, TaskOutcome
-from engine.commands.verify.layers import LayerCalls, RecordingCalls
-from engine.commands.verify.whole_model import load_whole
-from engine.config import SamplingConfig
 from engine.plan.budget import require_free
-from engine.sampling.sampler import Sampler
 from offload.errors import WaitCancelled
-from offload.replay.trace_writer import TraceWriter
 
 MOE_LIMIT, TPOT_LIMIT = 0.9, 1.0
 """At most this share of the library's time: the MoE part, and the whole step."""
-POLICY_LIMIT = 0.1
-"""Cache, policies, prediction and counting, all on: at most this share of a step."""
-_STEPS_PER_ROUND = 4
 _LABELS = {
     "moe ours": "MoE part a layer, this engine",
     "moe plain": "MoE part a layer, grouped_mm",
@@ -53,30 +58,32 @@ def bench_overhead(
     base: OffloadedModel, num_rounds: int, on_progress: OnTaskProgress, is_cancelled: Callable[[], bool]
 ) -> TaskOutcome:
     """Loads the model twice more, whole and offloaded with every expert resident. Raises WaitCancelled."""
-    require_transformers(base.backend, WHAT)
     plan = base.loaded.plan
     whole_bytes = plan.resident_bytes + plan.geometry.expert_bytes_total + base.budget.workspace_bytes
     require_free(2 * whole_bytes, "Holding the model twice, with every expert,")
     on_progress("loading", 0, num_rounds)
+    kept_threads = torch.get_num_threads()
     config = replace(
         base.config, memory_bytes=None, residency=1.0, mode="exact", link_bytes_per_s=None, context_tok=512
     )
     engine = OffloadedModel(config, base.loaded.folder, lambda progress: None, is_cancelled, always_predict=True)
     try:
         torch.set_num_threads(engine.threads.num_threads)
+        if isinstance(engine.backend, GgmlBackend):
+            return overhead_on_ggml(engine, num_rounds, on_progress, is_cancelled)
         return _run(engine, num_rounds, on_progress, is_cancelled)
     finally:
         engine.close()
-        torch.set_num_threads(base.threads.num_threads)
+        torch.set_num_threads(kept_threads)
 
 
 def _run(
     engine: OffloadedModel, num_rounds: int, on_progress: OnTaskProgress, is_cancelled: Callable[[], bool]
 ) -> TaskOutcome:
-    plain = _PlainTransformers(engine)
+    plain = PlainTransformers(engine)
     prompt = encode(engine.loaded.tokenizer, (Message("user", "Tell me about the sea."),), engine.state.is_cancelled)
-    _make_resident(engine)
-    ours, theirs = _steps(engine, prompt), plain.steps(prompt)
+    make_resident(engine)
+    ours, theirs = own_steps(engine, prompt), plain.steps(prompt)
     next(ours), next(theirs)
     moe_calls = _MoeCalls(engine, plain.model, prompt)
     times: dict[str, list[float]] = {name: [] for name in _LABELS}
@@ -86,73 +93,15 @@ def _run(
             on_progress("rounds", number, num_rounds)
             if is_cancelled():
                 raise WaitCancelled("Stopped.")
-            for name, steps in _alternating(number, [("step ours", ours), ("step plain", theirs)]):
+            for name, steps in alternating(number, [("step ours", ours), ("step plain", theirs)]):
                 before_s = engine.state.overhead_s
-                times[name] += [next(steps) for _ in range(_STEPS_PER_ROUND)]
+                times[name] += [next(steps) for _ in range(STEPS_PER_ROUND)]
                 policy_s += engine.state.overhead_s - before_s
-            for name, call in _alternating(number, moe_calls.named()):
+            for name, call in alternating(number, moe_calls.named()):
                 times[name].append(call())
     policy_share = policy_s / sum(times["step ours"])
     medians = {name: statistics.median(values) for name, values in times.items()}
     return _outcome(engine, medians, times, policy_share, measure_layer_overhead(is_cancelled))
-
-
-def _alternating(number: int, pairs: Sequence[tuple[str, Any]]) -> Sequence[tuple[str, Any]]:
-    """`pairs`, reversed in every second round, so that none is always first."""
-    return pairs if number % 2 == 0 else list(reversed(pairs))
-
-
-def _make_resident(engine: OffloadedModel) -> None:
-    """Fills every slot: all experts are resident before anything is timed."""
-    for layer, geometry in enumerate(engine.loaded.plan.geometry.layers):
-        for expert in range(geometry.num_experts):
-            lease = engine.cache.claim_free(layer, expert)
-            if lease is not None and lease.copy is not None:
-                lease.copy.wait()
-        engine.cache.release(layer)
-
-
-def _steps(engine: OffloadedModel, prompt: list[int]) -> Any:
-    """Yields the seconds of one decode step after the other, for ever."""
-    sampler, geometry = Sampler(SamplingConfig(temperature=0.0)), engine.loaded.plan.geometry
-    while True:
-        engine.decoder.cache.reset()
-        # every answer of a chat is recorded too
-        engine.state.recorder = TraceWriter("", "", geometry, has_scores=False, has_predictions=False)
-        tokens = engine.decoder.tokens(engine.decoder.prefill(prompt, lambda done_tok: None), sampler, 256)
-        next(tokens)
-        start = perf_counter()
-        for _ in tokens:
-            yield perf_counter() - start
-            start = perf_counter()
-
-
-class _PlainTransformers:
-    """Plain transformers over `model.forward`, with the same preallocated cache and the same greedy choice."""
-
-    def __init__(self, engine: OffloadedModel) -> None:
-        self.model = load_whole(engine)
-        self._engine = engine
-
-    def steps(self, prompt: list[int]) -> Any:
-        """Yields the seconds of one decode step after the other, for ever."""
-        engine = self._engine
-        budget = engine.budget
-        uses_library_cache = require_transformers(engine.backend, WHAT).loaded.uses_library_cache
-        kv = KvCache(self.model, budget.context_tok, budget.chunk_tok, uses_library_cache)
-        while True:
-            kv.reset()
-            output = self._forward(prompt, kv)
-            for _ in range(255):
-                start = perf_counter()
-                output = self._forward([int(output.logits[0, -1].argmax())], kv)
-                yield perf_counter() - start
-
-    def _forward(self, tokens: list[int], kv: KvCache) -> Any:
-        with torch.inference_mode():
-            output = self.model(input_ids=torch.tensor([tokens]), cache=kv.cache, use_cache=True, logits_to_keep=1)
-        kv.adopt(output.cache)
-        return output
 
 
 class _MoeCalls:
@@ -161,7 +110,7 @@ class _MoeCalls:
 
     def __init__(self, engine: OffloadedModel, plain: Any, prompt: list[int]) -> None:
         self._engine = engine
-        self._inputs = _record(engine, prompt)
+        self._inputs = recorded_inputs(engine, prompt)
         self._plain = [
             plain.get_submodule(withheld.name) for withheld in require_transformers(engine.backend, WHAT).loaded.modules
         ]
@@ -200,14 +149,6 @@ class _MoeCalls:
         return (perf_counter() - start) / len(self._inputs)
 
 
-def _record(engine: OffloadedModel, prompt: list[int]) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
-    """The inputs of every MoE layer in one decode step."""
-    recorded = [LayerCalls() for _ in engine.layers]
-    with RecordingCalls(engine, recorded):
-        engine.greedy_ids(prompt, 2)
-    return [layer.calls[-1][:3] for layer in recorded]
-
-
 def _outcome(
     engine: OffloadedModel,
     median: dict[str, float],
@@ -218,7 +159,7 @@ def _outcome(
     moe_ratio, tpot_ratio = median["moe ours"] / median["moe plain"], median["step ours"] / median["step plain"]
     bare_ratio = median["moe ours"] / median["moe bare"]
     is_ok = moe_ratio <= MOE_LIMIT and tpot_ratio <= TPOT_LIMIT and policy_share <= POLICY_LIMIT
-    spread = {name: statistics.quantiles([*values, *values], n=10) for name, values in times.items()}
+    spread = {name: deciles(values) for name, values in times.items()}
     missing_us, resident_us = synthetic.half_missing_s * 1e6, synthetic.all_resident_s * 1e6
     report: dict[str, object] = {
         "is_ok": is_ok,
@@ -237,7 +178,7 @@ def _outcome(
     lines = (
         f"{len(times['moe ours'])} rounds, interleaved, {torch.get_num_threads()} threads; every expert resident, "
         f"prediction on for {engine.num_predicted_layers} of {len(engine.layers) - 1} layers",
-        *(f"{label:<35}{_row(median[name], spread[name])}" for name, label in _LABELS.items()),
+        *(f"{label:<35}{row(median[name], spread[name])}" for name, label in _LABELS.items()),
         f"MoE part over grouped_mm  {moe_ratio:.2f}x (at most {MOE_LIMIT}x)   over bare products  {bare_ratio:.2f}x",
         f"TPOT over transformers    {tpot_ratio:.2f}x (at most {TPOT_LIMIT}x)",
         f"cache, policies, prediction, counting: {policy_share:.1%} of a step (at most {POLICY_LIMIT:.0%})",
@@ -245,8 +186,3 @@ def _outcome(
         f"missing, {resident_us:.0f} us with none",
     )
     return TaskOutcome(is_ok, report, lines)
-
-
-def _row(median_s: float, deciles_s: Sequence[float]) -> str:
-    low_ms, high_ms = deciles_s[0] * 1000, deciles_s[-1] * 1000
-    return f"{median_s * 1000:8.3f} ms   ({low_ms:.3f} - {high_ms:.3f}, p10 - p90)"

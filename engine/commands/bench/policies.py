@@ -10,8 +10,6 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 
-import torch
-
 from engine.backends.offloaded_model import OffloadedModel
 from engine.commands.bench.bench_profiles import profiles_of
 from engine.commands.bench.links import PAPER_RATIO, RATIO_OF_PAPER, check_link, fixed_rate
@@ -84,13 +82,13 @@ class _Bench:
         layer_s = layer_time_s(engine, timed[0])
         report: dict[str, object] = {
             "layer_ms": layer_s * 1000,
-            "threads": torch.get_num_threads(),
+            "threads": engine.backend.num_threads,
             "slots": list(self._slots),
             "moved_slots": list(self._moved_slots),
         }
         lines = [
             f"{len(timed)} prompts, {self._num_tok} greedy tokens each, {self._slots[0]} slots a layer, "
-            f"{torch.get_num_threads()} threads; {layer_s * 1000:.2f} ms a layer with all resident",
+            f"{engine.backend.num_threads} threads; {layer_s * 1000:.2f} ms a layer with all resident",
             "modelled: the same routing through the same policies on a virtual clock, without noise, and with copies "
             "that cost compute nothing",
             f"profiles of {self._num_profiled} other prompts a domain; {self._num_moved()} slots moved by them",

@@ -2,8 +2,9 @@
 
 The router of layer l+d runs on a hidden state of layer l: the normed MoE input of l as it is; the residual after l's
 attention, through l+d's norm; or the residual after l's MoE, through l+d's norm (too late to hide a copy under l's
-experts). Each is measured plain and with its mean error subtracted (`MeanErrorCorrection`, which learns from a token
-only after predicting it). For the hidden state that the engine uses, recall is also given by rank.
+experts). On ggml the residual after attention alone is asked, as the engine does. Each is measured plain and with its
+mean error subtracted (`MeanErrorCorrection`, which learns from a token only after predicting it). For the hidden state
+that the engine uses, recall is also given by rank.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from typing import Any, NamedTuple
 
 import torch
 
+from engine.backends.ggml.backend import GgmlBackend
 from engine.backends.offloaded_model import OffloadedModel
 from engine.backends.transformers.backend import require_transformers
-from engine.commands.bench.recall import Recall
+from engine.commands.bench.graph_recall import RecallOfGraphs
+from engine.commands.bench.recall import Recall, RecallState
 from engine.commands.bench.workload import Task, engine_for_bench, make_tasks
 from engine.commands.task_outcome import OnTaskProgress, TaskOutcome
 from engine.lookahead.correction import MeanErrorCorrection
@@ -26,7 +29,7 @@ from engine.lookahead.forms import describe_forms
 from engine.lookahead.predictor import Predictor
 
 NORMED, AFTER_ATTENTION, AFTER_MOE = "normed MoE input", "residual after attention", "residual after the MoE"
-_FARTHEST = 4
+FARTHEST = 4
 
 
 class Truth(NamedTuple):
@@ -42,9 +45,7 @@ class _SourceRecall:
     def __init__(self, predictor: Predictor, top_k: int) -> None:
         ranking = predictor.ranking
         self._predictor = predictor
-        self._correction = (
-            MeanErrorCorrection(ranking.num_experts, ranking.best_of_logits, stride=1) if ranking else None
-        )
+        self._correction = MeanErrorCorrection(ranking.best_of_logits, stride=1) if ranking else None
         self.plain = Recall(top_k)
         self.corrected = Recall(top_k) if ranking else None
         """None where the router module itself predicts: it gives no logits to correct."""
@@ -64,7 +65,7 @@ class _SourceRecall:
 
 _WHAT = "The recall from every hidden state"
 
-Recalls = dict[tuple[str, int, int], _SourceRecall]
+Recalls = dict[tuple[str, int, int], RecallState]
 """By (hidden state, layers ahead, predicted layer)."""
 
 
@@ -72,11 +73,17 @@ def bench_prediction(
     engine: OffloadedModel, is_quick: bool, on_progress: OnTaskProgress, is_cancelled: Callable[[], bool]
 ) -> TaskOutcome:
     """Runs with every expert resident, outside the budget, and restores the engine afterwards. Raises WaitCancelled."""
-    require_transformers(engine.backend, _WHAT)
     recalls: Recalls = {}
     with engine_for_bench(engine, is_cancelled) as base:
         on_progress("answering with every expert resident", 0, 1)
         tasks = make_tasks(engine, replace(base, prefetch="none"), 16 if is_quick else 48, 1 if is_quick else 3)
+        if isinstance(engine.backend, GgmlBackend):
+            own = RecallOfGraphs(engine, engine.backend.lookahead, FARTHEST)
+            for number, task in enumerate(tasks):
+                on_progress("predicting", number, len(tasks))
+                own.predict_answer(task)
+            recalls.update({(AFTER_ATTENTION, *key): state for key, state in own.recalls.items()})
+            return _outcome(recalls, engine, sum(len(task.answer) - 1 for task in tasks))
         with _block_outputs(engine) as outputs:
             for number, task in enumerate(tasks):
                 on_progress("predicting", number, len(tasks))
@@ -115,7 +122,7 @@ def _predict_answer(engine: OffloadedModel, task: Task, outputs: dict[int, torch
     engine.decoder.prefill(task.prompt, lambda done_tok: None)
     for _ in engine.decoder.force(task.answer[:-1]):
         for layer in range(len(engine.layers)):
-            for ahead in range(layer + 1, min(layer + 1 + _FARTHEST, len(engine.layers))):
+            for ahead in range(layer + 1, min(layer + 1 + FARTHEST, len(engine.layers))):
                 _predict_layer(engine, layer, ahead, outputs, recalls)
 
 
@@ -136,9 +143,9 @@ def _predict_layer(
         sources.append((AFTER_MOE, None, outputs[layer]))
     for name, normed, state in sources:
         key = name, ahead - layer, ahead
-        if key not in recalls:
-            recalls[key] = _SourceRecall(far, engine.layers[ahead].geometry.top_k)
-        recalls[key].add(normed, state, truth)
+        recall = recalls.setdefault(key, _SourceRecall(far, engine.layers[ahead].geometry.top_k))
+        assert isinstance(recall, _SourceRecall)
+        recall.add(normed, state, truth)
 
 
 def _outcome(recalls: Recalls, engine: OffloadedModel, num_tok: int) -> TaskOutcome:
@@ -149,7 +156,7 @@ def _outcome(recalls: Recalls, engine: OffloadedModel, num_tok: int) -> TaskOutc
         f"  {'from, in layer l':<28}{'of':<8}{'plain':>8}{'worst':>18}{'corrected':>11}{'worst':>18}",
     ]
     for name in (NORMED, AFTER_ATTENTION, AFTER_MOE):
-        for distance in range(1, _FARTHEST + 1):
+        for distance in range(1, FARTHEST + 1):
             states = {ahead: state for (kind, far, ahead), state in recalls.items() if (kind, far) == (name, distance)}
             if states:
                 report[f"{name}, l+{distance}"] = _as_dict(states)
@@ -161,7 +168,7 @@ def _outcome(recalls: Recalls, engine: OffloadedModel, num_tok: int) -> TaskOutc
     return TaskOutcome(bool(recalls), report, tuple(lines))
 
 
-def _as_dict(states: dict[int, _SourceRecall]) -> dict[str, object]:
+def _as_dict(states: dict[int, RecallState]) -> dict[str, object]:
     return {
         "plain": {layer: state.plain.rates for layer, state in sorted(states.items())},
         "corrected": {
@@ -170,7 +177,7 @@ def _as_dict(states: dict[int, _SourceRecall]) -> dict[str, object]:
     }
 
 
-def _line(name: str, distance: int, states: dict[int, _SourceRecall]) -> str:
+def _line(name: str, distance: int, states: dict[int, RecallState]) -> str:
     text = f"  {name:<28}{'l+' + str(distance):<8}"
     plain = {layer: state.plain.at_k for layer, state in states.items()}
     corrected = {layer: state.corrected.at_k for layer, state in states.items() if state.corrected is not None}
@@ -183,7 +190,7 @@ def _line(name: str, distance: int, states: dict[int, _SourceRecall]) -> str:
     return text
 
 
-def _by_rank(states: dict[int, _SourceRecall]) -> Iterator[str]:
+def _by_rank(states: dict[int, RecallState]) -> Iterator[str]:
     """Lines for what the engine uses: the residual after attention, one layer ahead."""
     if not states:
         return

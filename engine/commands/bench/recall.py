@@ -3,8 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 _RANKS = (1, 2, 4)
+
+
+class RecallState(Protocol):
+    """Recall of predicting one layer from one place, with and without the mean error taken off."""
+
+    @property
+    def plain(self) -> Recall: ...
+
+    @property
+    def corrected(self) -> Recall | None:
+        """None where there are no logits to correct."""
+        ...
 
 
 class Recall:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from engine.api import Bench, BenchOverhead, BenchPolicies, BenchPrediction, BenchStrategies
+from engine.api import Bench, BenchDivergence, BenchOverhead, BenchPolicies, BenchPrediction, BenchStrategies
 
 if TYPE_CHECKING:
     from engine.backends.offloaded_model import OffloadedModel
@@ -28,6 +28,10 @@ def run_bench(
         from engine.commands.bench.strategies import bench_strategies
 
         return bench_strategies(engine, command.is_quick, command.links, progress, is_cancelled)
+    if isinstance(command, BenchDivergence):
+        from engine.commands.bench.divergence import bench_divergence
+
+        return bench_divergence(engine, command.num_tok, progress, is_cancelled)
     if isinstance(command, BenchPrediction):
         from engine.commands.bench.prediction import bench_prediction
 

@@ -10,7 +10,6 @@ from engine.commands.bench.report import VariantRow
 from engine.config import AUTO, FULL_LAYER, RING, STRATEGIES, EngineConfig, format_bytes
 from offload.geometry import Geometry, layer_staging_bytes, pool_bytes
 from offload.slot_groups import SlotGroups
-from offload.strategy.bundle import RING_SLOTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,8 @@ def setups(
         published[name] = _setup(engine, config, _groups(config, engine, slots, moved_slots, sum(slots)))
         if config.policies.prefill in (AUTO, FULL_LAYER):
             config = replace(config, prefill=RING)
-        num_slots = sum(slots) + RING_SLOTS - config.policies.staging_slots
+        plan = engine.loaded.plan
+        num_slots = sum(slots) + plan.staging_slots - plan.ring_slots(config.policies)
         equal[name] = _setup(engine, config, _groups(config, engine, slots, moved_slots, num_slots, is_equal=True))
     return published, equal
 
@@ -87,7 +87,7 @@ def _staging_bytes(engine: OffloadedModel, config: EngineConfig, geometry: Geome
     prefill = config.policies.prefill
     if prefill == FULL_LAYER or (prefill == AUTO and engine.budget.has_layer_staging):
         return layer_staging_bytes(geometry)
-    return pool_bytes((config.policies.staging_slots,), (geometry.largest_expert_bytes,))
+    return pool_bytes((engine.loaded.plan.ring_slots(config.policies),), (geometry.largest_expert_bytes,))
 
 
 def rows_as_lines(rows: Sequence[StrategyRow]) -> list[str]:

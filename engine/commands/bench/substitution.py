@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from engine.backends.offloaded_model import OffloadedModel
+from engine.commands.bench.kl import float32_of, kl, log_softmax
 from engine.commands.bench.workload import Task, share_of_experts
 from engine.commands.task_outcome import OnTaskProgress
 from engine.config import APPROX, EngineConfig
@@ -79,8 +80,7 @@ def _distance(
         before = engine.cache.total_counters()
         divergences.append([])
         for exact, approx in zip(task.logits[1:], engine.decoder.force(task.answer[:-1]), strict=True):
-            p, q = exact.float().log_softmax(-1), approx.float().log_softmax(-1)
-            divergences[-1].append(float((p.exp() * (p - q)).sum()))
+            divergences[-1].append(kl(log_softmax(float32_of(exact)), log_softmax(float32_of(approx))))
             num_agreeing += int(exact.argmax() == approx.argmax())
         total = Counters.total((total, engine.cache.total_counters() - before))
     means = [statistics.fmean(values) for values in divergences if values]

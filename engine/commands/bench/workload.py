@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from time import perf_counter
 
-import torch
-
 from engine.api import Message
+from engine.arrays import Array, copied
 from engine.backends.offloaded_model import OffloadedModel
 from engine.chat.conversation import encode
 from engine.config import EXACT, EngineConfig, SamplingConfig
@@ -40,7 +39,7 @@ class Task:
     trace: RoutingTrace
     forecasts: list[list[dict[int, list[int]]]]
     """Per token of the answer but the last, per layer: by layer ahead, what was predicted for it."""
-    logits: list[torch.Tensor]
+    logits: list[Array]
     """[vocab] each: after the prompt, and after every token of the answer but the last."""
 
 
@@ -138,7 +137,7 @@ def _task(engine: OffloadedModel, domain: str, prompt: list[int], num_tok: int) 
         with _recording_forecasts(engine, forecasts):
             while len(answer) < num_tok:
                 forecasts.append([])
-                logits += [row.clone() for row in engine.decoder.force(answer[-1:])]
+                logits += [copied(row) for row in engine.decoder.force(answer[-1:])]
                 answer.append(int(logits[-1].argmax()))
     finally:
         engine.state.recorder = None

@@ -12,7 +12,6 @@ from engine.backends.transformers.config_and_tokenizer import load_tokenizer
 from engine.chat.chat_template import ChatTemplate
 from engine.chat.thinking_switch import find_choices
 from engine.checkpoint.architectures import ANOTHER_MODEL
-from engine.checkpoint.catalogue import describe_folder
 from engine.checkpoint.gguf.header import read_gguf
 from engine.checkpoint.gguf.location import is_gguf
 from engine.checkpoint.gguf.metadata import Metadata
@@ -21,10 +20,12 @@ from engine.checkpoint.shards import choose_shards
 from engine.checkpoint.stored_tensors import checkpoint_files, stored_tensors
 from engine.commands.diagnose.check import FAIL, OK, WARN, Check
 from engine.commands.diagnose.link_trial import try_link
+from engine.commands.model_menu import describe_model
 from engine.commands.plan_model import plan_model
 from engine.config import DEMO_MODEL, EngineConfig, format_bytes
 from engine.demo.location import built_demo
 from engine.demo.model import NEEDED_BYTES
+from offload.link.expert_source import CACHED
 
 _SLOW_BYTES_PER_S = 200e6
 
@@ -35,6 +36,7 @@ class ModelExamination:
     def __init__(self, config: EngineConfig, is_cancelled: Callable[[], bool]) -> None:
         self._config, self._is_cancelled = config, is_cancelled
         self._folder: Path | None = None
+        self._keeps_cached = False
 
     def steps(self) -> Iterator[tuple[str, Callable[[], Check]]]:
         """See Examination."""
@@ -60,12 +62,15 @@ class ModelExamination:
             if name == DEMO_MODEL:
                 advice = f"It is built when it is chosen; that takes {format_bytes(NEEDED_BYTES)} of disk."
             return Check("model", WARN, f"{name} is not on this machine", advice)
-        entry = describe_folder(self._folder)
+        entry = describe_model(self._folder, self._config)
         if not entry.is_supported:
             self._folder = None if entry.total_bytes is None else self._folder
             return Check("model", FAIL, f"{name}: {entry.reason}", ANOTHER_MODEL)
         shape = f"{entry.num_layers} layers, {entry.num_experts} experts, {entry.top_k} a token"
-        return Check("model", OK, f"{name}: {entry.architecture}, {shape}, {format_bytes(entry.total_bytes or 0)}")
+        formats = f", {entry.formats}" if entry.formats else ""
+        least = f"; a budget from about {format_bytes(entry.costs.least_bytes)} on" if entry.costs else ""
+        size = format_bytes(entry.total_bytes or 0)
+        return Check("model", OK, f"{name}: {entry.architecture}, {shape}, {size}{formats}{least}")
 
     def _checkpoint(self, folder: Path) -> Check:
         num_files, num_tensors, notices = _counted(folder)
@@ -87,6 +92,7 @@ class ModelExamination:
         report = plan_model(self._config, folder, self._is_cancelled).report
         budget, slots = report["budget_bytes"], report["slots"]
         residency, context_tok = report["residency"], report["context_tok"]
+        self._keeps_cached = bool(report["keeps_files_cached"])
         assert isinstance(budget, int)
         found = f"{format_bytes(budget)}: {slots} ({residency:.0%} of the experts)"
         return Check("fit", OK, f"{found}, context {context_tok} tokens")
@@ -96,6 +102,8 @@ class ModelExamination:
         if trial is None:
             return Check("link", WARN, "not measured: no expert was found in the files")
         found = f"{format_bytes(trial.num_bytes)} of experts at {_rate(trial.bytes_per_s)}, reads are {trial.reads}"
+        if self._keeps_cached:
+            found += f"; the chat reads them {CACHED}"
         if self._config.link_bytes_per_s is not None:
             found += f"; the chat's link is emulated at {_rate(self._config.link_bytes_per_s)}"
         if trial.bytes_per_s < _SLOW_BYTES_PER_S:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from transformers.integrations.moe import grouped_mm_experts_forward
 
+from engine.arrays import Array, copied
 from engine.backends.offloaded_model import OffloadedModel
 from engine.backends.transformers.backend import require_transformers
 from engine.backends.transformers.stored_weights import WithheldModule
@@ -67,10 +68,10 @@ class RecordingCalls:
             self._engine.backend.bind(number, layer)
 
     @staticmethod
-    def _recorder(layer: MoeLayer, check: LayerCalls) -> Callable[..., torch.Tensor]:
-        def record(hidden: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    def _recorder(layer: MoeLayer, check: LayerCalls) -> Callable[..., Array]:
+        def record(hidden: Array, index: Array, weights: Array) -> Array:
             out = layer(hidden, index, weights)
-            check.calls.append((hidden.clone(), index.clone(), weights.clone(), out.clone()))
+            check.calls.append((copied(hidden), copied(index), copied(weights), copied(out)))
             return out
 
         return record

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from transformers import AutoModelForCausalLM
 
+from engine.arrays import Array
 from engine.backends.offloaded_model import OffloadedModel
 from engine.checkpoint.library_folder import folder_for_library
 from engine.commands.task_outcome import OnTaskProgress
@@ -54,7 +55,7 @@ def against_whole_model(
     return result_of(comparisons, f"Against the whole model in memory ({size}):")
 
 
-Greedy = Callable[[list[int], int], tuple[list[int], torch.Tensor]]
+Greedy = Callable[[list[int], int], tuple[list[int], Array]]
 """(prompt, number of new tokens) -> (ids, the logits [vocab] at the prompt's end)."""
 
 
@@ -76,9 +77,17 @@ def compare(
         ours, our_logits = engine.greedy_ids(prompt, room)
         theirs, their_logits = reference(prompt, room)
         equal = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b), len(theirs))
-        difference = float((our_logits.float() - their_logits.float()).abs().max())
+        difference = _largest_difference(our_logits, their_logits)
         comparisons.append(Comparison(len(prompt), len(theirs), equal, difference))
     return comparisons
+
+
+def _largest_difference(ours: Array, theirs: Array) -> float:
+    return float(abs(_float32(ours) - _float32(theirs)).max())
+
+
+def _float32(logits: Array) -> Array:
+    return logits.float() if isinstance(logits, torch.Tensor) else logits
 
 
 def result_of(comparisons: list[Comparison], heading: str) -> ComparisonResult:
@@ -92,8 +101,9 @@ def result_of(comparisons: list[Comparison], heading: str) -> ComparisonResult:
     return all(c.is_equal for c in comparisons), report, (heading, *lines)
 
 
-def load_whole(engine: OffloadedModel) -> Any:
-    """The unmodified model of the same checkpoint, held whole, with the library's own experts function.
+def load_whole(engine: OffloadedModel, dtype: str = "auto") -> Any:
+    """The unmodified model of the same checkpoint, held whole, with the library's own experts function. `dtype`: as it
+    is stored, or another format.
 
     Weights are copied out of the mapped files: some kernels multiply float32 in another order where a tensor does not
     begin at a multiple of 16 bytes, and in a file it may begin anywhere.
@@ -101,7 +111,7 @@ def load_whole(engine: OffloadedModel) -> Any:
     with folder_for_library(engine.loaded.folder) as folder:
         whole = AutoModelForCausalLM.from_pretrained(
             folder,
-            dtype="auto",
+            dtype=dtype,
             experts_implementation="grouped_mm",
             use_safetensors=True,
             local_files_only=True,

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from engine.experts.formats.bound_slots import BoundSlots
-from engine.experts.formats.sums import TopKSum
+from engine.experts.formats.sums import TopKSum, weighted_sum
 
 DENSE_DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 PARAMETER_NAMES = ("gate_up_proj", "up_proj", "gate_up_proj_bias", "up_proj_bias", "down_proj", "down_proj_bias")
@@ -86,18 +86,19 @@ class DenseFormat:
             for shape in self._matrices
         )
 
-    def bind(self, slot: torch.Tensor) -> DenseWeights:
-        """Views into `slot` (uint8, at least `slot_bytes` long)."""
+    def bind(self, slot: memoryview) -> DenseWeights:
+        """Views into `slot`, which is at least `slot_bytes` long."""
         views: dict[str, torch.Tensor] = {}
+        whole = torch.frombuffer(slot, dtype=torch.uint8)
         for part in self.parameters:
-            raw = slot[part.slot_offset : part.slot_offset + part.num_bytes]
+            raw = whole[part.slot_offset : part.slot_offset + part.num_bytes]
             views[part.name] = raw.view(part.dtype).view(part.shape)
         up, down = views[self._up_name], views["down_proj"]
         if not self._is_transposed:
             up, down = up.t(), down.t()
         return DenseWeights(up, views.get(self._up_name + "_bias"), down, views.get("down_proj_bias"))
 
-    def bind_slots(self, slots: Mapping[int, torch.Tensor]) -> Mapping[int, DenseWeights]:
+    def bind_slots(self, slots: Mapping[int, memoryview]) -> Mapping[int, DenseWeights]:
         """See ExpertFormat."""
         return BoundSlots(lambda number: self.bind(slots[number]))
 
@@ -156,9 +157,23 @@ class DenseFormat:
         """See ExpertFormat."""
         self._down[list(places)] = self._products(hidden.repeat(len(places), 1), weights)
 
-    def outputs(self, num_places: int) -> torch.Tensor:
+    def total(self, weights: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """See ExpertFormat."""
-        return self._normed(self._down if num_places == len(self._down) else self._down[:num_places])
+        num_places = weights.shape[1]
+        rows = self._normed(self._down if num_places == len(self._down) else self._down[:num_places])
+        return weighted_sum(rows, weights, dtype)
+
+    def by_expert(self, index: torch.Tensor) -> dict[int, torch.Tensor]:
+        """See ExpertFormat. Sorted as the library sorts, which with several threads leaves an expert's rows in no
+        order: a row's place in a product can decide its last bit."""
+        sorted_ids, permutation = torch.sort(index.reshape(-1))
+        experts, counts = torch.unique_consecutive(sorted_ids, return_counts=True)
+        return dict(zip(experts.tolist(), permutation.split(counts.tolist()), strict=True))
+
+    def time_one(self, weights: DenseWeights, hidden_dim: int) -> float:
+        """See ExpertFormat."""
+        hidden = torch.zeros(1, hidden_dim)
+        return _seconds(lambda: self.run(hidden, weights))
 
 
 def _add_biases(biases: Sequence[torch.Tensor | None], rows: Sequence[torch.Tensor]) -> None:

@@ -1,4 +1,4 @@
-"""How a prompt's expert outputs are summed: in top-k order as the library does, or in the order the experts come."""
+"""How a prompt's expert outputs are summed by torch: in top-k order, as the library does."""
 
 from __future__ import annotations
 
@@ -30,27 +30,6 @@ class TopKSum:
     def result(self) -> torch.Tensor:
         """[tokens, hidden]"""
         return weighted_sum(self._out, self._weights, self._hidden.dtype)
-
-
-class RunningSum:
-    """Adds each expert's weighted outputs as it comes, `max_rows` rows at a time: experts must come in an order that
-    follows from the routing. Holds one row a token."""
-
-    def __init__(self, run: RunExpert, hidden: torch.Tensor, weights: torch.Tensor, max_rows: int) -> None:
-        """hidden float32 [tokens, hidden], weights [tokens, k]."""
-        self._run, self._hidden, self._weights, self._max_rows = run, hidden, weights, max_rows
-        self._out = torch.zeros_like(hidden)
-
-    def add(self, bound: Any, rows: torch.Tensor) -> None:
-        """One expert on its `rows` of the flat [tokens * k] routing."""
-        weights, top_k = self._weights.reshape(-1, 1), self._weights.shape[1]
-        for part in rows.split(self._max_rows):
-            tokens = part // top_k
-            self._out.index_add_(0, tokens, self._run(self._hidden[tokens], bound).mul_(weights[part]))
-
-    def result(self) -> torch.Tensor:
-        """[tokens, hidden]"""
-        return self._out
 
 
 def weighted_sum(rows: torch.Tensor, weights: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

@@ -353,3 +353,10 @@ def test_a_mean_of_curves_is_taken_layer_by_layer():
     assert mean.rates == pytest.approx([0.3, 0.7])
     with pytest.raises(ValueError, match="no curves"):
         mean_curves([])
+
+
+def test_files_stay_in_the_page_cache_only_where_they_are_small_and_no_budget_was_named():
+    roomy = replace(BASE, available_bytes=GIB, residency=0.5)
+    assert plan_budget(roomy).keeps_files_cached, "64 MiB of experts, a sixteenth of what is available"
+    assert not plan_budget(replace(roomy, available_bytes=GIB - MIB)).keeps_files_cached
+    assert not plan_budget(replace(roomy, residency=None, memory_bytes=200 * MIB)).keeps_files_cached

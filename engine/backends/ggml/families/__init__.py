@@ -8,7 +8,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from engine.backends.ggml.families import glm4moe, granitemoe, llama, olmoe, qwen2moe, qwen3moe
+from engine.backends.ggml.families import (
+    dots1,
+    ernie4_5_moe,
+    glm4moe,
+    granitemoe,
+    hunyuan_moe,
+    hy_v3,
+    llama,
+    minimax_m2,
+    olmoe,
+    qwen2moe,
+    qwen3moe,
+)
 from engine.backends.ggml.families.checkpoint_words import CheckpointWords
 from engine.backends.ggml.families.stored_model import StoredModel
 from engine.backends.ggml.model_spec import ModelSpec
@@ -29,6 +41,11 @@ FAMILIES: Final[Mapping[str, _Family]] = {
     "olmoe": olmoe,
     "llama": llama,
     "granitemoe": granitemoe,
+    "dots1": dots1,
+    "ernie4_5-moe": ernie4_5_moe,
+    "hunyuan-moe": hunyuan_moe,
+    "hy_v3": hy_v3,
+    "minimax-m2": minimax_m2,
 }
 """By the architecture's name in GGUF."""
 

@@ -129,15 +129,16 @@ def read_shared_experts(model: StoredModel, prefix: str, sizes: Sizes, width: in
     return model.network(prefix, "_shexp", sizes.hidden_dim, width) if width else None
 
 
-def read_scored_router(model: StoredModel, default: str = SIGMOID) -> RouterSpec:
-    """A router whose kind of scores, sum and scale the model gives, as DeepSeek-V3's. Experts in groups are refused."""
+def read_scored_router(model: StoredModel, scoring: str = SIGMOID, normalises: bool = False) -> RouterSpec:
+    """A router whose kind of scores, sum and scale the model may give, as DeepSeek-V3's; `scoring` and `normalises`:
+    where it does not, as in llama.cpp. Experts in groups are refused."""
     model.require("expert_gating_func", *_GATING)
     for key in ("expert_group_count", "expert_group_used_count"):
         model.require(key, 0, 1)
-    gating = {kind: number for number, kind in _GATING.items()}[default]
+    gating = {kind: number for number, kind in _GATING.items()}[scoring]
     return RouterSpec(
         _GATING[model.integer("expert_gating_func", 1, 2, default=gating)],
-        model.flag("expert_weights_norm", True),
+        model.flag("expert_weights_norm", normalises),
         model.number("expert_weights_scale", 0, 1e6, default=1.0) or 1.0,
     )
 

@@ -147,24 +147,36 @@ class StoredModel:
         """The routed experts of a layer: stacked, or each stored for itself. Biases are stacked. Raises
         UnsupportedModelError for biases that are no float32."""
         shapes = {"gate": (hidden_dim, width), "up": (hidden_dim, width), "down": (width, hidden_dim)}
-        parts, biases = {}, {}
+        matrices, biases = self._gates_and_ups(prefix, hidden_dim, width, count), {}
         for part, shape in shapes.items():
+            if part not in matrices:
+                matrices[part] = self._expert_matrices(prefix, part, shape, count)
             biases[part] = self._expert_biases(f"{prefix}ffn_{part}_exps.bias", shape[1], count)
-            stacked = f"{prefix}ffn_{part}_exps.weight"
-            if self.has(stacked):
-                whole = self.weight(stacked, *shape, count)
-                parts[part] = [whole.matrix(number) for number in range(count)]
-            else:
-                parts[part] = [self.weight(f"{prefix}ffn_{part}.{number}.weight", *shape) for number in range(count)]
-            if len({each.type_id for each in parts[part]}) > 1:
-                raise UnsupportedModelError(
-                    f"{self.name}: the experts of {stacked} are stored in different formats.",
-                    "Use a version whose experts of one layer are stored alike.",
-                )
         return tuple(
-            ExpertWeights(*(parts[part][number] for part in shapes), *(biases[part][number] for part in shapes))
+            ExpertWeights(*(matrices[part][number] for part in shapes), *(biases[part][number] for part in shapes))
             for number in range(count)
         )
+
+    def _expert_matrices(self, prefix: str, part: str, shape: tuple[int, int], count: int) -> list[StoredWeight]:
+        stacked = f"{prefix}ffn_{part}_exps.weight"
+        if self.has(stacked):
+            whole = self.weight(stacked, *shape, count)
+            return [whole.matrix(number) for number in range(count)]
+        found = [self.weight(f"{prefix}ffn_{part}.{number}.weight", *shape) for number in range(count)]
+        if len({each.type_id for each in found}) > 1:
+            raise UnsupportedModelError(
+                f"{self.name}: the experts of {stacked} are stored in different formats.",
+                "Use a version whose experts of one layer are stored alike.",
+            )
+        return found
+
+    def _gates_and_ups(self, prefix: str, hidden_dim: int, width: int, count: int) -> dict[str, list[StoredWeight]]:
+        """Of experts whose gate and up are one matrix; none where they are two."""
+        whole = self.optional(f"{prefix}ffn_gate_up_exps.weight", hidden_dim, 2 * width, count)
+        if whole is None:
+            return {}
+        gates, ups = zip(*(whole.matrix(number).row_halves() for number in range(count)), strict=True)
+        return {"gate": list(gates), "up": list(ups)}
 
     def _expert_biases(self, name: str, length: int, count: int) -> Sequence[StoredWeight | None]:
         whole = self.optional(name, length, count)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from engine.commands.bench.peers.llamacpp_library import LOAD_MAPPED, LlamaLibrary, NoPeerError
-from engine.commands.bench.peers.request import SideRequest, Tell, begin_side, peak_rss_bytes
+from engine.commands.bench.peers.request import MIN_STEPS, SideRequest, Tell, begin_side, peak_rss_bytes
 
 _PIECE_BYTES = 512
 
@@ -37,11 +37,14 @@ def _run(request: SideRequest, tell: Tell) -> None:
     num_vocab = library.num_tok(vocab)
     tell({"stage": "reading the prompt", "load_ms": (perf_counter() - start_s) * 1e3, "version": library.version})
     written: list[int] = []
-    batch = tokens
+    batch, wrote_s = tokens, 0.0
     for number in range(request.new_tok):
+        if number > MIN_STEPS and wrote_s > request.decode_limit_s:
+            break
         start_s = perf_counter()
         token = _next_token(library, context, batch, num_vocab)
         took_ms = (perf_counter() - start_s) * 1e3
+        wrote_s += took_ms / 1e3 if number else 0.0
         written.append(token)
         batch = [token]
         tell({"step_ms": took_ms} if number else {"stage": "writing", "ttft_ms": took_ms, "prompt_tok": len(tokens)})

@@ -2,7 +2,8 @@
 
 Under each limit the whole process tree of a run is in one memory group, so the page cache counts too; without a limit
 the group only measures. Both sides read the same prompt with the same number of threads and write greedily; who goes
-first changes with every round. A side that was killed under a limit is not run again under it.
+first changes with every round. A side that was killed under a limit is not run again under it, nor under a tighter one.
+What has ended is kept until the bench is complete: the same command goes on after an interrupt.
 """
 
 from __future__ import annotations
@@ -11,18 +12,20 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from engine.api import BenchPeers, Message
+from engine.backends.ggml.library import WHEEL_VERSION
+from engine.commands.bench.peers.kept_runs import KeptRuns, RunKey
 from engine.commands.bench.peers.llamacpp_library import NoPeerError
 from engine.commands.bench.peers.memory_group import MemoryGroup, NoGroupError
 from engine.commands.bench.peers.page_cache import files_of_model
 from engine.commands.bench.peers.request import Prompt, SideRequest
-from engine.commands.bench.peers.run import PeerRun, run_side
-from engine.commands.bench.peers.table import OURS, Measured, lines_of_table, ratios, rows_of
+from engine.commands.bench.peers.run import KILLED, NOT_FITTING, PeerRun, run_side
+from engine.commands.bench.peers.table import OURS, Measured, lines_of_table, ratios, rows_of, run_in_words
 from engine.commands.task_outcome import OnTaskProgress, TaskOutcome
 from engine.config import format_bytes
 from engine.errors import ConfigError
@@ -62,17 +65,38 @@ def bench_peers(command: BenchPeers, on_progress: OnTaskProgress, is_cancelled: 
     threads = command.config.compute_threads or os.cpu_count() or 1
     config = replace(command.config, compute_threads=threads, context_tok=prompt.num_tok + command.new_tok + 16)
     limits, skipped = _possible_limits(command.limits_bytes)
+    kept = KeptRuns(SideRequest(prompt, config, command.new_tok), WHEEL_VERSION)
+    num_kept, told = len(kept.runs), ""
+    size_bytes = sum(part.stat().st_size for part in files_of_model(path))
+    schedule = _schedule(command.num_rounds, limits)
     measured: list[Measured] = []
-    total = command.num_rounds * len(limits) * len(_SIDES)
-    for number in range(command.num_rounds):
-        for limit_bytes in limits:
-            for side in _SIDES if number % 2 == 0 else reversed(_SIDES):
-                on_progress(f"{side.name}, {_limit_name(limit_bytes)}", len(measured), total)
-                if not _has_failed(measured, limit_bytes, side):
-                    request = SideRequest(prompt, config, command.new_tok, side.is_repacked)
-                    run = _run(side, request, limit_bytes, is_cancelled)
-                    measured.append(Measured(limit_bytes, side.name, run))
-    return _outcome(path, prompt, threads, command, measured, skipped)
+    for done, (key, side) in enumerate(schedule):
+        on_progress(f"{side.name}, {_limit_name(key.limit_bytes)}{told}", done, len(schedule))
+        run = kept.runs.get(key)
+        if run is None:
+            if _would_be_killed(measured, key.limit_bytes, side):
+                continue
+            if side.is_repacked and key.limit_bytes is not None and key.limit_bytes < size_bytes:
+                run = NOT_FITTING
+            else:
+                request = SideRequest(prompt, config, command.new_tok, is_repacked=side.is_repacked)
+                run = _run(side, request, key.limit_bytes, is_cancelled)
+            kept.add(key, run)
+        measured.append(Measured(key.limit_bytes, side.name, run))
+        told = f" (before: {side.name} {run_in_words(run)})"
+    kept.forget()
+    resumed = f"{num_kept} runs are of an earlier bench, which was interrupted" if num_kept else ""
+    return _outcome(path, size_bytes, prompt, threads, command, measured, [text for text in (skipped, resumed) if text])
+
+
+def _schedule(num_rounds: int, limits: Sequence[int | None]) -> list[tuple[RunKey, _Side]]:
+    """All runs in order; who goes first changes with every round."""
+    return [
+        (RunKey(number, limit_bytes, side.name), side)
+        for number in range(num_rounds)
+        for limit_bytes in limits
+        for side in (_SIDES if number % 2 == 0 else reversed(_SIDES))
+    ]
 
 
 def _run(side: _Side, request: SideRequest, limit_bytes: int | None, is_cancelled: Callable[[], bool]) -> PeerRun:
@@ -91,8 +115,18 @@ def _run(side: _Side, request: SideRequest, limit_bytes: int | None, is_cancelle
             group.remove()
 
 
-def _has_failed(measured: list[Measured], limit_bytes: int | None, side: _Side) -> bool:
-    return any((one.limit_bytes, one.side) == (limit_bytes, side.name) and not one.run.is_done for one in measured)
+def _would_be_killed(measured: Sequence[Measured], limit_bytes: int | None, side: _Side) -> bool:
+    """Whether it did not end well under this limit, or was killed under one that is no tighter."""
+
+    def tells(one: Measured) -> bool:
+        if one.side != side.name or one.run.is_done:
+            return False
+        if one.limit_bytes == limit_bytes:
+            return True
+        is_tighter = limit_bytes is not None and one.limit_bytes is not None and limit_bytes < one.limit_bytes
+        return is_tighter and one.run.outcome.startswith(KILLED)
+
+    return any(map(tells, measured))
 
 
 def _possible_limits(limits_bytes: tuple[int | None, ...]) -> tuple[tuple[int | None, ...], str]:
@@ -128,11 +162,23 @@ def _limit_name(limit_bytes: int | None) -> str:
     return "no limit" if limit_bytes is None else format_bytes(limit_bytes)
 
 
+def _times_of(measured: Sequence[Measured]) -> str:
+    """The seconds of each side's runs."""
+    names = list(dict.fromkeys(one.side for one in measured))
+    runs = {name: [f"{one.run.wall_s:.0f}" for one in measured if one.side == name] for name in names}
+    return ", ".join(f"{name} {' + '.join(times)}" for name, times in runs.items())
+
+
 def _outcome(
-    path: Path, prompt: Prompt, threads: int, command: BenchPeers, measured: list[Measured], skipped: str
+    path: Path,
+    size_bytes: int,
+    prompt: Prompt,
+    threads: int,
+    command: BenchPeers,
+    measured: list[Measured],
+    notes: Sequence[str],
 ) -> TaskOutcome:
     rows = rows_of(measured)
-    size_bytes = sum(part.stat().st_size for part in files_of_model(path))
     is_ok = all(row.runs and not row.problem for row in rows if row.side == OURS)
     cached = max((one.run.cached_before for one in measured), default=0.0)
     lines = [
@@ -140,8 +186,9 @@ def _outcome(
         f"{threads} threads; {command.num_rounds} rounds, in turn; at most {cached:.1%} of the file in memory at the "
         "start of a run",
         *lines_of_table(rows),
+        f"{sum(one.run.wall_s for one in measured):.0f} s in all: {_times_of(measured)}",
         f"not run: {NO_STREAMING}",
-        *([skipped] if skipped else []),
+        *notes,
     ]
     report: dict[str, object] = {
         "file": path.name,
@@ -152,6 +199,6 @@ def _outcome(
         "rounds": command.num_rounds,
         "rows": [row.as_dict() for row in rows],
         "ratios": ratios(rows),
-        "skipped": [text for text in (NO_STREAMING, skipped) if text],
+        "skipped": [NO_STREAMING, *notes],
     }
     return TaskOutcome(is_ok, report, tuple(lines))

@@ -12,13 +12,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from engine.api import Message
 from engine.child_process import answers_on_stdout, end_with_parent
 from engine.config import EngineConfig
 
 Tell = Callable[[dict[str, Any]], None]
+MIN_STEPS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,8 @@ class SideRequest:
     config: EngineConfig
     """The model is the file; threads, context and, in a group, the budget are set."""
     new_tok: int
+    decode_limit_s: float = 20.0
+    """Writing ends early, after `MIN_STEPS` tokens at least, where it takes longer: a median needs no more."""
     is_repacked: bool = False
     """llama.cpp copies the weights into the layout its kernels like best; else the file is mapped as it is."""
     procs_file: str = ""

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, Final
 
 from engine.child_process import lines_of
 from engine.commands.bench.peers.memory_group import MemoryGroup
@@ -21,6 +21,7 @@ from engine.commands.bench.peers.page_cache import files_of_model, make_cold
 from engine.commands.bench.peers.request import SideRequest
 from offload.errors import WaitCancelled
 
+KILLED: Final = "killed for memory"
 _POLL_S = 0.2
 
 
@@ -43,10 +44,17 @@ class PeerRun:
     text: str
     details: dict[str, Any]
     """What else the side told."""
+    wall_s: float = 0.0
+    """From its start to its end."""
 
     @property
     def is_done(self) -> bool:
         return self.outcome == "done"
+
+
+NOT_FITTING: Final = PeerRun(
+    "not tried: a copy of all weights does not fit", 0.0, None, None, None, 0, None, None, "", {}
+)
 
 
 def run_side(
@@ -63,7 +71,8 @@ def run_side(
     command = [sys.executable, "-P", "-m", module, str(os.getpid()), request.to_json()]
     told: dict[str, Any] = {"stage": "loading"}
     steps_ms: list[float] = []
-    deadline_s, is_late, has_ended = monotonic() + limit_s, False, False
+    began_s = monotonic()
+    deadline_s, is_late, has_ended = began_s + limit_s, False, False
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True) as side:
         assert side.stdout is not None
         try:
@@ -81,7 +90,7 @@ def run_side(
                 _kill(side)
         code = side.wait()
     outcome = _outcome(told, code, f"stopped after {limit_s:.0f} s" if is_late else "", group)
-    return _result(outcome, cached_share, told, steps_ms, group)
+    return replace(_result(outcome, cached_share, told, steps_ms, group), wall_s=monotonic() - began_s)
 
 
 def _take(message: dict[str, Any], told: dict[str, Any], steps_ms: list[float]) -> None:
@@ -104,7 +113,7 @@ def _outcome(told: dict[str, Any], code: int, late: str, group: MemoryGroup | No
     if late:
         return f"{late}, while {stage}"
     if group is not None and group.use().num_killed:
-        return f"killed for memory while {stage}"
+        return f"{KILLED} while {stage}"
     if "error" in told:
         return str(told["error"])
     return f"ended by {signal.Signals(-code).name if code < 0 else f'exit code {code}'} while {stage}"

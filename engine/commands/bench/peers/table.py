@@ -113,6 +113,13 @@ def lines_of_table(rows: Sequence[Row]) -> list[str]:
     return lines
 
 
+def run_in_words(run: PeerRun) -> str:
+    """One run's figures in a few words."""
+    if not run.is_done:
+        return f"{run.outcome}, after {run.wall_s:.0f} s"
+    return f"TTFT {_seconds(run.ttft_ms)}, TPOT {_ms(run.tpot_ms)}, {run.wall_s:.0f} s in all"
+
+
 def _seconds(milliseconds: float | None) -> str:
     return "-" if milliseconds is None else f"{milliseconds / 1e3:.2f} s"
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from app.chat.answer_clock import AnswerClock
 from app.cli import main as cli
 from app.storage.paths import AppPaths
 from app.storage.records import ChatRecord, TurnRecord
@@ -140,3 +141,23 @@ def test_chats_of_another_program_are_imported_once_and_what_is_left_out_is_said
     assert cli.main(["chats", "import", "web.json"]) == 0
     assert capsys.readouterr().out == "1 chat already there\n"
     assert [turn.text for turn in _newest()[1]] == ["hi", "ho"]
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "after_s", "rings"), [(True, "30", True), (True, "60", False), (False, "30", False)]
+)
+def test_a_long_answer_rings_on_a_terminal(
+    play: Callable[[Play], FakeEngine],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    is_terminal: bool,
+    after_s: str,
+    rings: bool,
+) -> None:
+    times = iter((0.0, 41.0))
+    monkeypatch.setattr("app.cli.answer.AnswerClock", lambda: AnswerClock(lambda: next(times)))
+    monkeypatch.setenv("MOE_CHAT_NOTIFY_AFTER", after_s)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: is_terminal)
+    play(say_paris)
+    assert cli.main(["ask", "--notify", "bell", "capital?"]) == 0
+    assert ("\x07" in capsys.readouterr().err) == rings

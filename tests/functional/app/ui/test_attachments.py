@@ -97,6 +97,9 @@ async def test_until_the_engine_has_counted_there_is_a_dash(stage: Stage, monkey
     stage.engine.tell(TokensCounted(command.request_id, (3000,)))
     await stage.see("@ notes.md  3,000 tok")
     await stage.see("too much for the context of 2,048 tokens")
+    monkeypatch.setattr(CountingEngine, "counts", True)
+    stage.engine.become_ready()  # another model counts otherwise
+    await stage.see("@ notes.md  83 tok")
 
 
 async def test_what_cannot_be_sent_is_given_back_with_the_reason(stage: Stage, tmp_path: Path) -> None:

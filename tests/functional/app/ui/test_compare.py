@@ -81,6 +81,21 @@ async def test_the_mode_that_the_user_chose_meanwhile_stays(stage: Stage) -> Non
     assert SetMode(APPROX) not in stage.engine.sent[num_sent:]
 
 
+@pytest.mark.parametrize("size", [(80, 24)])
+async def test_the_first_line_that_differs_is_brought_on_screen(stage: Stage) -> None:
+    shared = "".join(f"line {number}\n" for number in range(60))
+    await stage.open_chat()
+    stage.engine.end_answer(await stage.ask_ready("capital?"), f"{shared}It is Paris.", 5)
+    await stage.see("It is Paris.")
+    await stage.pilot.press("alt+o")
+    await stage.until(lambda: len(stage.engine.submitted()) == 2)
+    request = stage.engine.submitted()[1].request_id
+    stage.engine.end_answer(request, f"{shared}It is Lyon.", 5, label=LABEL_APPROX)
+    await stage.see("It is Lyon.")
+    await stage.see("It is Paris.")
+    await stage.see("from word 123 on, in line 61")
+
+
 async def test_there_is_nothing_to_compare_without_an_answer(stage: Stage) -> None:
     await stage.open_chat()
     await stage.pilot.press("alt+o")

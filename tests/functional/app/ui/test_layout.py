@@ -17,7 +17,7 @@ from app.ui.widgets.panel_column import PanelColumn
 from app.ui.widgets.status_line import StatusLine
 from app.ui.widgets.transcript import Transcript
 from engine.checkpoint.catalogue import ModelEntry
-from engine.config import APPROX
+from engine.config import APPROX, EngineConfig
 from engine.events import TextDelta
 from tests.functional.app.conftest import Stage
 from tests.functional.app.fake_engine import READY, snapshot
@@ -151,9 +151,9 @@ class TestLongValues:
 
     async def test_in_the_list_of_models(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
         entries = tuple(ModelEntry(LONG_PATH, LONG_PATH, is_ok, "") for is_ok in (True, False))
-        monkeypatch.setattr("app.ui.widgets.model_list.find_models", lambda _: entries)
+        monkeypatch.setattr("app.ui.widgets.model_list.list_models", lambda *_: entries)
         await stage.open_chat()
-        stage.app.push_screen(ModelPicker((), "demo"))
+        stage.app.push_screen(ModelPicker((), "demo", EngineConfig()))
         await stage.until(lambda: _letters(stage).count(LONG_PATH) == 2)
 
     async def test_in_the_list_of_chats(self, stage: Stage) -> None:

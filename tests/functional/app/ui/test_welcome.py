@@ -15,7 +15,7 @@ from app.ui.screens.welcome import Welcome
 from app.ui.widgets.model_list import ModelList
 from engine.api import Cancel, Load
 from engine.checkpoint.catalogue import ModelEntry
-from engine.config import DEMO_MODEL
+from engine.config import DEMO_MODEL, EngineConfig
 from engine.events import TextDelta
 from tests.functional.app.conftest import Stage
 
@@ -29,11 +29,11 @@ def models(monkeypatch: pytest.MonkeyPatch) -> list[list[Path]]:
     """The models there are; returns the folders that were searched."""
     searched: list[list[Path]] = []
 
-    def find(folders: list[Path]) -> tuple[ModelEntry, ...]:
+    def find(folders: list[Path], config: EngineConfig) -> tuple[ModelEntry, ...]:
         searched.append(list(folders))
         return (DEMO, DENSE, QWEN)
 
-    monkeypatch.setattr("app.ui.widgets.model_list.find_models", find)
+    monkeypatch.setattr("app.ui.widgets.model_list.list_models", find)
     return searched
 
 
@@ -156,7 +156,9 @@ async def test_a_typed_folder_says_what_it_is_and_is_remembered(
     folder = tmp_path / "my model"
     folder.mkdir()
     entry = ModelEntry("my model", str(folder), True, "", "olmoe", 16, 64, 8, 10**9)
-    monkeypatch.setattr("app.ui.screens.model_picker.describe_folder", lambda path: entry if path == folder else DENSE)
+    monkeypatch.setattr(
+        "app.ui.screens.model_picker.describe_model", lambda path, _: entry if path == folder else DENSE
+    )
     await stage.open_chat()
     await open_picker(stage)
     await stage.pilot.press("tab")

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from engine.chat.template_process import REFUSED, TEXT, answer
+from tests.llama_cpp_vocabularies import templates
 from tests.unit.engine.byte_tokenizer import with_template
 from tests.unit.engine.chat.typical_templates import TYPICAL
 
+long = pytest.mark.long
 USER, LONG = {"role": "user", "content": " hi <b> & 'é' \n"}, {"role": "user", "content": "x!" * 40}
 ANSWER = {"role": "assistant", "content": "<think>\nhm\n</think>\n\nho "}
 THOUGHT = {"thinking": "hm", "role": "assistant", "content": "ho", "reasoning_content": "hm"}
@@ -57,6 +59,19 @@ def ours(template: str, turns: Any, opens: bool, variables: dict[str, Any]) -> s
 def test_typical_templates(name: str) -> None:
     for turns, opens, thinks in product(CONVERSATIONS, (False, True), ({}, {"enable_thinking": False})):
         assert ours(TYPICAL[name], turns, opens, thinks) == theirs(TYPICAL[name], turns, opens, thinks), turns
+
+
+_REAL = templates(fetches=False)
+"""Real chat templates, where the vocabularies' package has been fetched."""
+_SAMPLE = ("Qwen-Qwen3-0.6B", "openai-gpt-oss-120b", "deepseek-ai-DeepSeek-V3.1", "ibm-granite-granite-4.0")
+
+
+@pytest.mark.parametrize("name", [name if name in _SAMPLE else pytest.param(name, marks=long) for name in _REAL])
+def test_real_templates(name: str) -> None:
+    for turns in CONVERSATIONS:
+        assert ours(_REAL[name], turns, True, {}) == theirs(_REAL[name], turns, True, {}), turns
+    if name in _SAMPLE:
+        assert ours(_REAL[name], [SYSTEM, {"role": "user", "content": "hi"}], True, {}) is not None
 
 
 @pytest.mark.parametrize("name", REFUSING)

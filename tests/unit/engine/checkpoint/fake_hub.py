@@ -23,6 +23,8 @@ class FakeHub:
     stall_after_bytes: int | None = None
     """Weights stop arriving after this many bytes."""
     address: str = ""
+    is_damaged: bool = False
+    """Large files arrive with another last byte than their checksums say."""
     fetched: list[tuple[str, int]] = field(default_factory=list)
     """(file, first byte) of every download."""
     released: threading.Event = field(default_factory=threading.Event)
@@ -60,14 +62,26 @@ def _handler(hub: FakeHub) -> type[BaseHTTPRequestHandler]:
             if path.startswith("/api/models/owner/model/tree/"):
                 self._json([{"type": "file", "path": n, "size": len(c), "oid": _etag(c)} for n, c in hub.files.items()])
             elif path.startswith("/api/models/owner/model"):
-                siblings = [{"rfilename": name, "size": len(content)} for name, content in hub.files.items()]
+                siblings = [_sibling(name, content) for name, content in hub.files.items()]
                 self._json({"id": "owner/model", "sha": COMMIT, "siblings": siblings})
             elif path.startswith("/owner/model/resolve/"):
-                self._file(path.split("/", 5)[5])
+                self._file(path, path.split("/", 5)[5])
+            elif path.startswith("/storage/"):
+                self._file(path, path.removeprefix("/storage/"))
             else:
                 self._refuse(404, "RepoNotFound")
 
-        def _file(self, name: str) -> None:
+        def _lead_to_storage(self, name: str, content: bytes) -> None:
+            """Large files lie on another host; their checksum and size come with the way there."""
+            self.send_response(302)
+            self.send_header("Location", f"{hub.address.replace('127.0.0.1', 'localhost')}/storage/{name}")
+            self.send_header("X-Linked-ETag", f'"{hashlib.sha256(content).hexdigest()}"')
+            self.send_header("X-Linked-Size", str(len(content)))
+            self.send_header("X-Repo-Commit", COMMIT)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def _file(self, path: str, name: str) -> None:
             if hub.is_gated:
                 self._refuse(403, "GatedRepo")
                 return
@@ -75,6 +89,9 @@ def _handler(hub: FakeHub) -> type[BaseHTTPRequestHandler]:
                 self._refuse(404, "EntryNotFound")
                 return
             content = hub.files[name]
+            if name.endswith(".gguf") and not path.startswith("/storage/"):
+                self._lead_to_storage(name, content)
+                return
             span = self.headers.get("Range", "bytes=0-")
             first = int(span.removeprefix("bytes=").split("-")[0])
             self.send_response(206 if first else 200)
@@ -86,10 +103,12 @@ def _handler(hub: FakeHub) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             if self.command == "GET":
                 hub.fetched.append((name, first))
+                if hub.is_damaged:
+                    content = content[:-1] + b"?"
                 self._send(content[first:], name)
 
         def _send(self, content: bytes, name: str) -> None:
-            if hub.stall_after_bytes is not None and name.endswith(".safetensors"):
+            if hub.stall_after_bytes is not None and name.endswith((".safetensors", ".gguf")):
                 self.wfile.write(content[: hub.stall_after_bytes])
                 self.wfile.flush()
                 hub.released.wait()
@@ -112,6 +131,13 @@ def _handler(hub: FakeHub) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
 
     return Handler
+
+
+def _sibling(name: str, content: bytes) -> dict[str, object]:
+    found: dict[str, object] = {"rfilename": name, "size": len(content), "blobId": _etag(content)}
+    if name.endswith(".gguf"):
+        found["lfs"] = {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content), "pointerSize": 134}
+    return found
 
 
 def _etag(content: bytes) -> str:

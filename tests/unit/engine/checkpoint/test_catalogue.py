@@ -48,6 +48,7 @@ def index(folder: Path, *names: str) -> None:
 def nothing_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setenv("MOE_CHAT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
 
 
 def test_what_is_said_of_a_whole_checkpoint(tmp_path: Path) -> None:

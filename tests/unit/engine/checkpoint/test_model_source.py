@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.checkpoint import hub_download, model_source
+from engine.checkpoint import hub_child, hub_download, model_source
 from engine.checkpoint.model_source import resolve_model
 from engine.demo.model import never
 from engine.errors import CheckpointError, DownloadError, ModelNotFoundError, MoeChatError, UnsupportedModelError
@@ -218,7 +218,7 @@ class TestDownload:
     @pytest.mark.parametrize(
         ("files", "message"),
         [
-            ({"model.gguf": b""}, "GGUF"),
+            ({"model-00001-of-00002.gguf": b""}, "1 of the parts of model are missing"),
             ({"model.safetensors": b""}, r"config\.json"),
             ({"config.json": b"{}", "pytorch_model.bin": b""}, "no safetensors"),
         ],
@@ -241,8 +241,8 @@ class TestDownload:
 def said_by(serve: object, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
     """What the child says when planning does `serve`."""
     answers: list[dict[str, object]] = []
-    monkeypatch.setattr(hub_download, "plan_download", serve)
-    hub_download.serve("owner/model", answers.append)
+    monkeypatch.setattr(hub_child, "plan_download", serve)
+    hub_child.serve("owner/model", answers.append)
     assert len(answers) == 1
     return answers[0]
 
@@ -264,10 +264,10 @@ def test_an_error_becomes_a_word(error: Exception, reason: str, monkeypatch: pyt
 
 
 def test_a_full_disk_is_refused_before_the_download(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub_download.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 10**9}))
-    hub_download._check_disk(700 * 10**6, tmp_path / "not" / "yet")
-    with pytest.raises(hub_download.Refused, match=r"9\.3 GiB .* 954 MiB are free") as caught:
-        hub_download._check_disk(10**10, tmp_path / "not" / "yet")
+    monkeypatch.setattr(hub_child.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 10**9}))
+    hub_child._check_disk(700 * 10**6, tmp_path / "not" / "yet")
+    with pytest.raises(hub_child.Refused, match=r"9\.3 GiB .* 954 MiB are free") as caught:
+        hub_child._check_disk(10**10, tmp_path / "not" / "yet")
     assert caught.value.reason == "disk"
 
 

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from engine.backends.ggml.availability import ggml_problem
+from engine.commands.bench.divergence import bench_divergence
+from engine.commands.bench.overhead import bench_overhead
 from engine.commands.bench.policies import bench_policies
 from engine.commands.bench.prediction import bench_prediction
 from engine.commands.bench.prefill import bench_prefill
@@ -17,6 +20,9 @@ from engine.errors import ConfigError
 from offload.errors import WaitCancelled
 from tests.architectures.test_matrix import open_model, prompt_of
 from tests.architectures.tiny import save_checkpoint
+from tests.gguf_files import write_gguf
+
+needs_ggml = pytest.mark.skipif(bool(ggml_problem()), reason="ggml cannot be used here")
 
 
 def never() -> bool:
@@ -118,6 +124,43 @@ def test_recall_is_told_for_every_hidden_state_and_distance(tmp_path: Path) -> N
         with pytest.raises(WaitCancelled):
             bench_prediction(engine, True, ignore, lambda: True)
         assert engine.cache.slots_per_layer == engine.budget.slots_per_layer
+    finally:
+        engine.close()
+
+
+@needs_ggml
+def test_on_ggml_prediction_and_overhead_are_measured_too(tmp_path: Path) -> None:
+    path = write_gguf(tmp_path / "m.gguf", quant="F16", hidden=64, expert_ff=32, heads=2, head_dim=32)
+    engine = open_model(path, residency=0.5, backend="ggml", context_tok=1024)
+    try:
+        outcome = bench_prediction(engine, True, ignore, never)
+        near = outcome.report["residual after attention, l+1"]
+        assert isinstance(near, dict)
+        assert set(near["plain"]) == set(near["corrected"]) == {1, 2}
+        assert set(outcome.report) == {"num_tok", "forms", *(f"residual after attention, l+{far}" for far in (1, 2))}
+        report = bench_overhead(engine, 2, ignore, never).report
+        medians = report["median_ms"]
+        assert isinstance(medians, dict)
+        assert set(medians) == {"step ours", "step bare", "moe ours", "moe bare"}
+        shares = report["policy_share"], report["python_share"]
+        assert all(isinstance(share, float) and 0 < share < 1 for share in shares)
+        with pytest.raises(ConfigError, match="is a GGUF file"):
+            bench_divergence(engine, 8, ignore, never)
+        assert engine.cache.slots_per_layer == engine.budget.slots_per_layer
+    finally:
+        engine.close()
+
+
+def test_the_library_in_bf16_is_closer_to_itself_than_to_nothing(tmp_path: Path) -> None:
+    engine = open_model(save_checkpoint(tmp_path / "m", "qwen3_moe"), residency=0.5)
+    try:
+        outcome = bench_divergence(engine, 24, ignore, never)
+        ours, bf16 = (outcome.report[f"{name}, token by token"] for name in ("this engine", "transformers bf16"))
+        assert isinstance(ours, dict)
+        assert isinstance(bf16, dict)
+        assert 0 <= ours["kl"] < 1e-2
+        assert 0 < bf16["kl"] < 1e-1
+        assert engine.decoder.cache.tokens == []
     finally:
         engine.close()
 

@@ -145,6 +145,7 @@ def test_a_killed_side_is_not_run_again_and_who_goes_first_changes(
         order.append(side.name)
         return replace(RUN, outcome="killed" if side.is_repacked else "done")
 
+    monkeypatch.setenv("MOE_CHAT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(peers, "_run", pretend)
     monkeypatch.setattr(peers, "_fitted_prompt", lambda path, wanted_tok: Prompt((), "", wanted_tok))
     command = BenchPeers(1, EngineConfig(model=str(file)), (None,), num_rounds=2)
@@ -152,6 +153,39 @@ def test_a_killed_side_is_not_run_again_and_who_goes_first_changes(
     assert order == [OURS, "llama.cpp mapped", "llama.cpp repacked", "llama.cpp mapped", OURS]
     assert outcome.is_ok
     assert outcome.report["prompt_tok"] == 200
+
+
+def test_an_interrupted_bench_goes_on_where_it_was_and_a_tighter_limit_kills_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MOE_CHAT_CACHE", str(tmp_path / "cache"))
+    file = tmp_path / "model.gguf"
+    file.write_bytes(b"GGUF")
+    order: list[tuple[str, int | None]] = []
+
+    def pretend(side: Any, request: SideRequest, limit_bytes: int | None, is_cancelled: object) -> PeerRun:
+        if len(order) == 3:
+            order.append(("interrupt", None))
+            raise WaitCancelled("Stopped.")
+        order.append((side.name, limit_bytes))
+        outcome = "killed for memory while loading" if side.is_repacked else "done"
+        return replace(RUN, outcome=outcome, wall_s=7.0)
+
+    monkeypatch.setattr(peers, "_run", pretend)
+    monkeypatch.setattr(peers, "_fitted_prompt", lambda path, wanted_tok: Prompt((), "", wanted_tok))
+    monkeypatch.setattr(peers, "_possible_limits", lambda limits: (limits, ""))
+    command = BenchPeers(1, EngineConfig(model=str(file)), (3 * GIB, 2 * GIB), num_rounds=1)
+    with pytest.raises(WaitCancelled):
+        peers.bench_peers(command, lambda stage, done, total: None, lambda: False)
+    said: list[str] = []
+    outcome = peers.bench_peers(command, lambda stage, done, total: said.append(stage), lambda: False)
+    three = [(OURS, 3 * GIB), ("llama.cpp mapped", 3 * GIB), ("llama.cpp repacked", 3 * GIB)]
+    assert order == [*three, ("interrupt", None), (OURS, 2 * GIB), ("llama.cpp mapped", 2 * GIB)]
+    text = "\n".join(outcome.lines)
+    assert "3 runs are of an earlier bench, which was interrupted" in text
+    assert f"35 s in all: {OURS} 7 + 7, llama.cpp mapped 7 + 7, llama.cpp repacked 7" in text
+    assert f"llama.cpp mapped, 2.0 GiB (before: {OURS} TTFT 2.00 s, TPOT 50.0 ms, 7 s in all)" in said
+    assert not list((tmp_path / "cache" / "bench-peers").iterdir())
 
 
 def test_limits_that_cannot_be_set_are_told(monkeypatch: pytest.MonkeyPatch) -> None:

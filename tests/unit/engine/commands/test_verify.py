@@ -60,7 +60,7 @@ def test_a_byte_of_a_slot_is_wrong(tiny_folder: TinyFolder, method: str) -> None
         assert outcome_of(engine, method).is_ok
         checked, _ = check_slots(engine)
         slot = next(slot for expert in range(8) if (slot := engine.cache.slot_of(1, expert)) is not None)
-        engine.pool.tensor(slot)[3] ^= 0x55
+        engine.pool.memory(slot)[3] ^= 0x55
         assert check_slots(engine) == (checked, 1)
         outcome = outcome_of(engine, method)
         assert not outcome.is_ok

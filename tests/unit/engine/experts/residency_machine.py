@@ -232,7 +232,7 @@ class ResidencyMachine:
                 self._require_content(layer, expert, slot)
             absent = [expert for expert in experts if expert not in resident]
             served = []
-            with closing(self.prefill.fetch(layer, absent, num_tok)) as arriving:
+            with closing(self.prefill.fetch(layer, absent, absent[::-1], num_tok)) as arriving:
                 for expert, slot, staged in arriving:
                     self.check()
                     served.append(expert)

@@ -8,7 +8,7 @@ from engine.lookahead.correction import MeanErrorCorrection
 
 
 def correction_of(num_experts: int, top_k: int) -> MeanErrorCorrection:
-    return MeanErrorCorrection(num_experts, lambda scores: scores.topk(top_k)[1][0].tolist())
+    return MeanErrorCorrection(lambda scores: scores.topk(top_k)[1][0].tolist())
 
 
 def test_a_constant_error_of_the_prediction_is_learned_and_taken_off() -> None:

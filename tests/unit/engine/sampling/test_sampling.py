@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, GenerationConfig, TopPLogitsWarper
@@ -13,7 +14,9 @@ from transformers import AutoModelForCausalLM, GenerationConfig, TopPLogitsWarpe
 from engine.backends.offloaded_model import OffloadedModel
 from engine.config import SamplingConfig
 from engine.errors import ConfigError
+from engine.sampling.array_sampler import ArraySampler
 from engine.sampling.nucleus import NucleusWarper
+from engine.sampling.processors import processors_of
 from engine.sampling.sampler import Sampler
 from tests.unit.engine.commands.tiny_bench import config_of
 from tests.unit.engine.conftest import TinyFolder
@@ -21,6 +24,9 @@ from tests.unit.engine.conftest import TinyFolder
 PROMPT = [5, 9, 77, 3, 5, 9]
 NEW_TOK = 24
 NO_END = -1
+BOTH_KINDS = pytest.mark.parametrize(
+    "make", [torch.tensor, lambda values: np.array(values, np.float32)], ids=["torch", "numpy"]
+)
 
 
 @pytest.fixture(scope="module")
@@ -85,11 +91,10 @@ def test_seeded(engine: OffloadedModel, plain: Any, settings: dict[str, Any], se
     assert drawn(engine, seed=seed, **settings) == expected
 
 
-def draw(logits: list[float], num_draws: int = 200, **settings: Any) -> set[int]:
+def draw(make: Callable[[list[float]], Any], logits: list[float], num_draws: int = 200, **settings: Any) -> set[int]:
     """The tokens that come out of many draws."""
     sampler = Sampler(SamplingConfig(seed=1, **settings))
-    context = torch.tensor([[0]])
-    return {sampler.draw(torch.tensor(logits), context) for _ in range(num_draws)}
+    return {sampler.draw(make(logits), [0]) for _ in range(num_draws)}
 
 
 @pytest.mark.parametrize(
@@ -109,24 +114,27 @@ def draw(logits: list[float], num_draws: int = 200, **settings: Any) -> set[int]
     ],
     ids=str,
 )
-def test_what_can_be_drawn(settings: dict[str, Any], expected: set[int]) -> None:
-    assert draw([0.0, 1.0, 0.5, 0.1], **settings) == expected
+@BOTH_KINDS
+def test_what_can_be_drawn(make: Callable[[list[float]], Any], settings: dict[str, Any], expected: set[int]) -> None:
+    assert draw(make, [0.0, 1.0, 0.5, 0.1], **settings) == expected
 
 
 def test_logits_are_left_as_they_are() -> None:
     logits = torch.tensor([0.0, 2.0, 1.0], dtype=torch.bfloat16)
     kept = logits.clone()
-    Sampler(SamplingConfig(temperature=0.5, repetition_penalty=1.5)).draw(logits, torch.tensor([[1]]))
+    Sampler(SamplingConfig(temperature=0.5, repetition_penalty=1.5)).draw(logits, [1])
     assert torch.equal(logits, kept)
 
 
-def test_a_seed_repeats_and_none_does_not() -> None:
+@BOTH_KINDS
+def test_a_seed_repeats_and_none_does_not(make: Callable[[list[float]], Any]) -> None:
     def ids(seed: int | None) -> list[int]:
         sampler = Sampler(SamplingConfig(temperature=1.0, seed=seed))
-        return [sampler.draw(torch.zeros(1000), torch.tensor([[0]])) for _ in range(20)]
+        return [sampler.draw(make([0.0] * 1000), [0]) for _ in range(20)]
 
     assert ids(3) == ids(3)
     assert ids(3) != ids(4)
+    assert ids(-(2**63)) == ids(-(2**63))
     assert ids(None) != ids(None)
 
 
@@ -158,3 +166,44 @@ def test_the_nucleus_is_the_librarys(top_p: float, spread: float, vocab: int) ->
     ours, theirs = NucleusWarper(top_p)(ids, scores.clone()), TopPLogitsWarper(top_p=top_p)(ids, scores.clone())
     assert torch.equal(ours.isinf(), theirs.isinf())
     assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"temperature": 0.7},
+        {"temperature": 1.5, "top_k": 5},
+        {"temperature": 1.5, "top_k": 50_000},
+        {"temperature": 1.5, "top_p": 0.8},
+        {"temperature": 8.0, "top_p": 0.999},
+        {"temperature": 1.5, "min_p": 0.1},
+        {"temperature": 3.0, "top_p": 0.95, "top_k": 20, "min_p": 0.02, "repetition_penalty": 1.2},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("vocab", [7, 5000])
+def test_arrays_are_drawn_from_by_the_librarys_rules(settings: dict[str, Any], vocab: int) -> None:
+    """The same tokens can be drawn, with the same probabilities."""
+    config = SamplingConfig(**settings)
+    logits = torch.randn(vocab, generator=torch.Generator().manual_seed(vocab)) * 3
+    context = [1, 3, 3]
+    theirs = processors_of(config)(torch.tensor([context]), logits.clone()[None])[0].softmax(dim=-1).numpy()  # type: ignore[arg-type]
+    sampler, ours = ArraySampler(config), np.zeros(vocab)
+    tokens, probabilities = sampler.chances(logits.numpy(), context)
+    ours[tokens] = probabilities
+    assert (ours > 0).tolist() == (theirs > 0).tolist()
+    assert np.abs(ours - theirs).max() < 1e-5
+
+
+def test_draws_from_arrays_have_their_probabilities() -> None:
+    sampler, logits = Sampler(SamplingConfig(temperature=1.0, seed=4)), np.log(np.array([0.5, 0.3, 0.2], np.float32))
+    counts = np.bincount([sampler.draw(logits, []) for _ in range(4000)], minlength=3) / 4000
+    assert np.abs(counts - [0.5, 0.3, 0.2]).max() < 0.04
+
+
+def test_a_penalty_changes_the_greedy_choice_of_arrays_as_of_tensors() -> None:
+    logits = [2.0, 1.9, -1.0, -0.9]
+    for context, penalty in (([0], 1.5), ([2, 3], 0.5), ([0, 1], 4.0)):
+        config = SamplingConfig(temperature=0.0, repetition_penalty=penalty)
+        drawn = {Sampler(config).draw(make(logits), context) for make in (torch.tensor, np.array)}
+        assert len(drawn) == 1

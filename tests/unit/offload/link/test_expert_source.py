@@ -2,11 +2,13 @@
 
 import os
 import random
+import sys
 
 import pytest
 
+from offload import page_cache
 from offload.errors import ExpertReadError
-from offload.link.expert_source import FileSource, Span, bounce_bytes
+from offload.link.expert_source import CACHED, FileSource, Span, bounce_bytes
 from offload.link.slot_pool import SlotPool
 
 
@@ -136,6 +138,18 @@ def test_it_says_how_it_reads_and_what_that_takes(shard, tmp_path, monkeypatch):
     source.close()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the page cache is asked about by mincore")
+def test_files_that_may_stay_in_the_page_cache_do(tmp_path):
+    path, content = tmp_path / "weights", random.Random(9).randbytes(65_536)
+    path.write_bytes(content)
+    source = FileSource([[(Span(str(path), 4096, 8192, 0), Span(str(path), 20_000, 100, 8192))]], is_cached=True)
+    page_cache.drop(path)
+    assert read(source, 8292) == (8292, content[4096:12_288] + content[20_000:20_100])
+    assert source.reads == CACHED
+    assert page_cache.cached_bytes(path) >= 8192
+    source.close()
+
+
 def random_expert(chance, path, size):
     """Spans that do not overlap in the slot, some of them adjacent in the file, up to its end; and the slot's bytes."""
     spans, slot_offset, file_offset = [], 0, chance.randrange(size)
@@ -166,4 +180,41 @@ def test_slots_hold_the_files_bytes_whatever_the_spans(tmp_path, monkeypatch, is
                 expected[at : at + num_bytes] = contents[path][offset : offset + num_bytes]
             assert source.read_into(0, expert, slot) == sum(span.num_bytes for span in spans)
             assert slot == expected
+    source.close()
+
+
+@pytest.mark.parametrize("is_direct", [True, False])
+def test_pages_of_a_slot_that_one_span_owns_are_one_read_without_spare_memory(tmp_path, monkeypatch, is_direct):
+    if not is_direct:
+        monkeypatch.setattr("offload.direct_file._O_DIRECT", 0)
+    path, content = tmp_path / "weights", random.Random(7).randbytes(40_000)
+    path.write_bytes(content)
+    spans = (Span(str(path), 4196, 8192, 100), Span(str(path), 28_772, 11_228, 12_288 + 100))  # the second: to the end
+    source, pool = FileSource([[spans]], may_fill_pages=True), SlotPool((1,), (24_576,))
+    calls, real = [], os.preadv
+    monkeypatch.setattr(os, "preadv", lambda fd, pieces, offset: calls.append(len(pieces)) or real(fd, pieces, offset))
+    slot = pool.memory(0)
+    assert [source.read_part(0, 0, part, slot) for part in range(source.num_parts(0, 0))] == [8192, 11_228]
+    assert calls == [1, 1]
+    assert slot[100:8292] == content[4196:12_388]
+    assert slot[12_388:23_616] == content[28_772:]
+    unaligned = memoryview(bytearray(24_577))[1:]
+    assert source.read_into(0, 0, unaligned) == 19_420
+    assert unaligned[100:8292] == content[4196:12_388], "elsewhere it reads as ever"
+    path.write_bytes(content[:30_000])
+    with pytest.raises(ExpertReadError, match="the file ends 10000 bytes too early"):
+        source.read_part(0, 0, 1, slot)
+    source.close()
+
+
+def test_spans_that_share_a_page_of_the_slot_are_not_read_by_pages(tmp_path):
+    path, content = tmp_path / "weights", random.Random(8).randbytes(30_000)
+    path.write_bytes(content)
+    source = FileSource(
+        [[(Span(str(path), 100, 4096, 100), Span(str(path), 12_288 + 200, 4096, 4296))]], may_fill_pages=True
+    )
+    slot = SlotPool((1,), (12_288,)).memory(0)
+    source.read_into(0, 0, slot)
+    assert slot[100:4196] == content[100:4196]
+    assert slot[4296:8392] == content[12_488:16_584]
     source.close()

@@ -148,14 +148,16 @@ def test_eta_is_that_of_the_demand_queue_even_for_a_prefetch(new_source, new_lin
     source.open()
 
 
-def test_an_emulated_link_keeps_its_rate_over_many_copies(new_source, new_link, drain):
+def test_an_emulated_link_is_never_faster_than_its_rate_over_many_copies(new_source, new_link, drain):
+    """How much slower it is depends on what else the machine does."""
     link = new_link(new_source(), num_threads=4, emulated_bytes_per_s=10e6)
     start_s = time.perf_counter()
     for expert in range(60):
         submit(link, expert % 8, num_bytes=50_000)
     drain(link)
-    assert 60 * 50_000 / (time.perf_counter() - start_s) == pytest.approx(10e6, rel=0.1)
-    assert link.bytes_per_s == pytest.approx(10e6, rel=0.1)
+    rate = 60 * 50_000 / (time.perf_counter() - start_s)
+    assert rate < 1.1 * 10e6
+    assert 0.5 * rate < link.bytes_per_s < 1.1 * 10e6
     assert link.emulated_bytes_per_s == 10e6
 
 
@@ -219,3 +221,50 @@ def test_the_meter_counts_overlapping_copies_as_one_busy_time(monkeypatch):
     meter.end(100)
     assert meter.bytes_per_s == 100, "idle time does not count"
     assert meter.bytes_moved == 300
+
+
+class PartedSource:
+    """Every expert is three reads that wait at a gate."""
+
+    def __init__(self):
+        self.started, self.gate, self.changed = [], threading.Event(), threading.Condition()
+        self.failing = set()
+
+    def num_parts(self, layer, expert):
+        return 3
+
+    def read_part(self, layer, expert, part, destination):
+        with self.changed:
+            self.started.append((expert, part))
+            self.changed.notify_all()
+        assert self.gate.wait(10)
+        if (expert, part) in self.failing:
+            raise ExpertReadError("The disk is gone.")
+        destination[part] = expert
+        return 1
+
+    def read_into(self, layer, expert, destination):
+        return sum(self.read_part(layer, expert, part, destination) for part in range(3))
+
+    def wait_started(self, num_reads):
+        with self.changed:
+            assert self.changed.wait_for(lambda: len(self.started) >= num_reads, 10)
+
+
+def test_threads_share_the_reads_of_a_copy_and_end_what_is_begun_first(new_link, drain):
+    source = PartedSource()
+    link = new_link(source, num_threads=2)
+    prefetched = submit(link, 1, PREFETCH, 3)
+    source.wait_started(2)
+    demanded, bad = submit(link, 2, DEMAND, 3), submit(link, 3, DEMAND, 3)
+    source.failing = {(3, 1)}
+    assert prefetched.is_started
+    assert not link.cancel(prefetched)
+    assert not demanded.is_started
+    source.gate.set()
+    drain(link)
+    assert [expert for expert, _ in source.started] == [1, 1, 1, 2, 2, 2, 3, 3, 3]
+    assert (prefetched.moved_bytes, demanded.moved_bytes) == (3, 3)
+    with pytest.raises(ExpertReadError, match="The disk is gone"):
+        bad.wait()
+    assert link.bytes_moved == 8

@@ -8,6 +8,7 @@ from offload.errors import ExpertReadError, OffloadError, WaitCancelled
 from offload.geometry import Geometry, LayerGeometry, layer_staging_bytes
 from offload.link.expert_link import DEMAND
 from offload.link.staging import LayerStaging, StagingRing
+from offload.page_memory import address_of
 
 
 @pytest.fixture
@@ -22,7 +23,7 @@ def test_experts_stream_through_two_slots(link, pattern):
         current, ahead = ahead, ring.load(0, expert, 64)
         assert current.copy.priority == DEMAND
         current.copy.wait()
-        assert bytes(ring.tensor(current.slot).numpy()) == pattern(0, expert - 1)
+        assert bytes(ring.memory(current.slot)) == pattern(0, expert - 1)
         ring.free(current.slot)
     assert ring.num_free == 1
     assert ring.num_slots == 2
@@ -55,7 +56,7 @@ def test_a_slot_given_up_with_a_copy_on_the_link_is_not_reused_before_it_ends(li
     again = ring.load(0, 7, 64)
     assert leases[0].copy.is_done, "it had to be waited for, and its failure is nobody's concern any more"
     again.copy.wait()
-    assert bytes(ring.tensor(again.slot).numpy()) == pattern(0, 7)
+    assert bytes(ring.memory(again.slot)) == pattern(0, 7)
 
 
 def test_a_failed_copy_leaves_a_usable_slot(link):
@@ -81,7 +82,7 @@ def test_a_smaller_expert_may_share_the_ring(link, pattern):
     ring = StagingRing(2, 64, link)
     lease = ring.load(1, 3, 32)
     lease.copy.wait()
-    assert bytes(ring.tensor(lease.slot)[:32].numpy()) == pattern(1, 3, 32)
+    assert bytes(ring.memory(lease.slot)[:32]) == pattern(1, 3, 32)
     assert ring.total_bytes == 3 * 4096
 
 
@@ -103,7 +104,7 @@ def test_two_layers_alternate_and_the_released_buffer_loads_the_one_after_next(l
     for layer, num_experts in ((0, 4), (1, 3), (2, 4)):
         for expert in range(num_experts):
             staging.wait_expert(layer, expert)
-            content = bytes(staging.tensor(layer, expert).numpy())
+            content = bytes(staging.memory(layer, expert))
             assert content == pattern(layer, expert, GEOMETRY.layers[layer].expert_bytes)
         staging.release(layer)
         assert len(staging.take_landed()) == num_experts
@@ -119,8 +120,8 @@ def test_buffers_are_apart_from_each_other_and_as_big_as_planned(link, staging):
     assert staging.total_bytes == layer_staging_bytes(GEOMETRY) == (2 * 3 * 2 + 1) * 4096
     staging.begin(0)
     staging.begin(1)
-    tensors = [staging.tensor(layer, e) for layer in (0, 1) for e in range(GEOMETRY.layers[layer].num_experts)]
-    places = sorted((tensor.data_ptr(), tensor.numel()) for tensor in tensors)
+    slots = [staging.memory(layer, e) for layer in (0, 1) for e in range(GEOMETRY.layers[layer].num_experts)]
+    places = sorted((address_of(slot), len(slot)) for slot in slots)
     assert all(start + size <= after for (start, size), (after, _) in pairwise(places))
     assert all(start % 4096 == 0 for start, _ in places)
 
@@ -133,7 +134,7 @@ def test_a_third_layer_has_to_wait_for_a_release(staging):
     with pytest.raises(OffloadError, match="in use"):
         staging.begin(2)
     with pytest.raises(KeyError, match="layer 2 is not staged"):
-        staging.tensor(2, 0)
+        staging.memory(2, 0)
 
 
 def test_a_caller_may_ask_for_some_and_for_more_later(link, staging):
@@ -169,7 +170,7 @@ def test_a_buffer_given_up_with_a_copy_on_the_link_is_not_reused_before_it_ends(
     assert on_the_link.is_done
     for expert in range(4):
         staging.wait_expert(2, expert)
-        assert bytes(staging.tensor(2, expert).numpy()) == pattern(2, expert)
+        assert bytes(staging.memory(2, expert)) == pattern(2, expert)
 
 
 @pytest.mark.parametrize("has_landed", [True, False])
@@ -205,7 +206,7 @@ def test_waiting_for_a_copy_given_up_can_be_stopped(new_link, new_source, patter
     source.open()
     staging.begin(2)
     staging.wait_expert(2, 3)
-    assert bytes(staging.tensor(2, 3).numpy()) == pattern(2, 3)
+    assert bytes(staging.memory(2, 3)) == pattern(2, 3)
     ring.load(0, 1, 64).copy.wait()
 
 

@@ -11,6 +11,8 @@ import pytest
 from engine.backends.choice import open_backend
 from engine.backends.ggml.gguf_model import GgufFiles
 from engine.backends.ggml.given_config import read_given_config
+from engine.checkpoint.model_entry import ModelEntry
+from engine.commands.model_menu import describe_model
 from engine.config import EngineConfig
 from engine.errors import CheckpointError, ModelNotFoundError, UnsupportedModelError
 from engine.sampling.defaults import ModelDefaults
@@ -126,3 +128,15 @@ def test_what_is_no_configuration(bare: Path, folder: Path, tmp_path: Path) -> N
     write_config(folder, num_hidden_layers="many")
     with pytest.raises(CheckpointError, match="num_hidden_layers"):
         open_backend(EngineConfig(str(bare), backend="auto", config_source=str(folder)), bare, lambda: False)
+
+
+def test_the_menu_counts_with_it(bare: Path, folder: Path) -> None:
+    def entry(source: str | None) -> ModelEntry:
+        return describe_model(bare, EngineConfig(str(bare), config_source=source))
+
+    assert not entry(None).is_supported
+    assert "--config" in entry(None).reason
+    assert entry(str(folder)).is_supported
+    assert entry(str(folder)).costs is not None
+    write_config(folder, hidden_size=32)
+    assert "is of another model than the file: hidden_size is 32" in entry(str(folder)).reason
