@@ -17,7 +17,7 @@ from engine.plan import machine
 from offload.budget import BudgetRequest, plan_budget
 from offload.errors import BudgetError
 
-_RUNTIME_BYTES: Final = 146 << 20
+_RUNTIME_BYTES: Final = 116 << 20
 """What the engine's process holds with its libraries, before a model."""
 _WORKSPACE_BYTES: Final = 32 << 20
 """Of a forward, beside what follows from shapes."""
