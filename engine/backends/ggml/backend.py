@@ -10,7 +10,8 @@ from engine.backends.ggml.compute import Compute, Scratch
 from engine.backends.ggml.decoder import GgmlDecoder
 from engine.backends.ggml.embedding import Embedding
 from engine.backends.ggml.expert_format import GgmlFormat
-from engine.backends.ggml.expert_store import geometry_of, open_expert_store, reading_bytes, slot_layout
+from engine.backends.ggml.expert_slots import STAGING_SLOTS, geometry_of, slot_layout
+from engine.backends.ggml.expert_store import open_expert_store, reading_bytes
 from engine.backends.ggml.families import read_spec
 from engine.backends.ggml.kv_cache import KV_TYPES, require_whole_blocks
 from engine.backends.ggml.library import load_library
@@ -30,9 +31,6 @@ from engine.plan.model_plan import ChunkNeeds, ModelPlan
 from offload.budget import BudgetPlan
 from offload.errors import WaitCancelled
 
-_STAGING_SLOTS = 16
-"""A prompt's experts are fetched once, in the file's order: a ring that reads several at once, and into the next layer,
-is as quick as two buffers of a layer, whose bytes are worth more as slots."""
 _RUNTIME_MARGIN_BYTES = 40 << 20
 """What numpy and ggml allocate while they run: ggml compiles nothing, unlike oneDNN."""
 
@@ -64,7 +62,7 @@ class GgmlBackend:
             resident_bytes=self._weights.num_bytes,
             conversion_bytes=reading_bytes(spec),
             model_context_tok=spec.context_tok,
-            staging_slots=_STAGING_SLOTS,
+            staging_slots=STAGING_SLOTS,
             may_stage_layers=False,
             runtime_margin_bytes=_RUNTIME_MARGIN_BYTES,
         )

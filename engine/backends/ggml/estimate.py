@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from engine.backends.ggml.expert_store import geometry_of
+from engine.backends.ggml.expert_slots import STAGING_SLOTS, geometry_of
 from engine.backends.ggml.model_spec import ModelSpec
 from engine.checkpoint.catalogue import Costs
 from engine.config import AUTO, FULL_LAYER, EngineConfig
@@ -17,9 +17,8 @@ from engine.plan import machine
 from offload.budget import BudgetRequest, plan_budget
 from offload.errors import BudgetError
 
-_RUNTIME_BYTES: Final = 146 << 20
+_RUNTIME_BYTES: Final = 116 << 20
 """What the engine's process holds with its libraries, before a model."""
-_STAGING_SLOTS: Final = 3
 _WORKSPACE_BYTES: Final = 32 << 20
 """Of a forward, beside what follows from shapes."""
 _READING_BYTES: Final = 64 << 10
@@ -67,7 +66,7 @@ def _request(spec: ModelSpec, config: EngineConfig) -> BudgetRequest:
         + 4 * _CHUNK_TOK * 8 * max(hidden, spec.heads.widest_dim)
         + num_link_threads * _READING_BYTES,
         workspace_bytes_per_tok=prompt_per_tok + 4 * (_CHUNK_TOK + 1),
-        staging_slots=_STAGING_SLOTS,
+        staging_slots=STAGING_SLOTS,
         context_tok=config.context_tok,
         model_context_tok=spec.context_tok,
         available_bytes=machine.available_bytes(),

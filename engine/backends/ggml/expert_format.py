@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from engine.backends.ggml.compute import Compute, Scratch
-from engine.backends.ggml.expert_store import SlotLayout
+from engine.backends.ggml.expert_slots import SlotLayout
 from engine.backends.ggml.graph import GraphBuilder, Tensor
 from engine.backends.ggml.library import Ggml
 from engine.backends.ggml.made_weights import in_pairs, takes_pairs
