@@ -27,9 +27,11 @@ _REORDERED: Final = ("llama", "granitemoe")
 _EXPERT: Final = re.compile(r"(blk\.\d+\.ffn_(?:gate|up|down))\.(\d+)\.weight")
 
 
-def convert(folder: Path, path: Path, quant: str = "F32", keys: Mapping[str, object] | None = None) -> Path:
+def convert(
+    folder: Path, path: Path, quant: str = "F32", keys: Mapping[str, object] | None = None, is_fused: bool = False
+) -> Path:
     """Writes the float32 checkpoint in `folder` to `path`. `keys`: beside or in place of those of its config.json,
-    without the architecture; None: left out."""
+    without the architecture; None: left out. `is_fused`: an expert's gate and up become one tensor."""
     model = read_safetensors_model(folder)
     writer = gguf.GGUFWriter(path, model.family)
     for key, value in {**_numbers(model), **(keys or {})}.items():
@@ -37,7 +39,7 @@ def convert(folder: Path, path: Path, quant: str = "F32", keys: Mapping[str, obj
             add_key(writer, f"{model.family}.{key}", value)
     for key, value in _TOKENIZER.items():
         add_key(writer, key, value)
-    for name, values in _stacked(_tensors(model)).items():
+    for name, values in (_fused if is_fused else dict)(_stacked(_tensors(model))).items():
         kind = QUANTS[quant][0] if values.ndim > 1 and ".ffn_gate_inp" not in name else Kind.F32
         stored = values if kind is Kind.F32 else gguf.quants.quantize(values, kind)
         writer.add_tensor(name, stored, raw_dtype=None if kind in (Kind.F32, Kind.F16) else kind)
@@ -64,7 +66,11 @@ def _tensors(model: StoredModel) -> Iterator[tuple[str, Array]]:
             values = _reordered(values, int(heads["qk".index(found[1])]))  # type: ignore[call-overload]
         if weight.name.endswith("ffn_gate_inp_shexp.weight"):
             values = values.reshape(-1)
-        yield weight.name, values
+        yield (weight.name.removesuffix(".bias") if _is_hy_v3_correction(model, weight) else weight.name), values
+
+
+def _is_hy_v3_correction(model: StoredModel, weight: StoredWeight) -> bool:
+    return model.family == "hy_v3" and ".exp_probs_b." in weight.name
 
 
 def _values(weight: StoredWeight) -> Array:
@@ -88,3 +94,12 @@ def _stacked(tensors: Iterator[tuple[str, Array]]) -> dict[str, Array]:
         else:
             whole[name] = values
     return whole | {name: np.stack([each[number] for number in sorted(each)]) for name, each in experts.items()}
+
+
+def _fused(tensors: dict[str, Array]) -> dict[str, Array]:
+    """With gate and up of a layer's experts in one tensor, the gates' rows first."""
+    left = dict(tensors)
+    for name in [name for name in tensors if "ffn_gate_exps" in name]:
+        pair = left.pop(name), left.pop(name.replace("gate", "up"))
+        left[name.replace("gate", "gate_up")] = np.concatenate(pair, axis=1)
+    return left
