@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from engine.backends.backend import ExpertStore
+from engine.backends.ggml.made_expert_store import MadeExpertStore, is_made, making_bytes
 from engine.backends.ggml.model_spec import LayerWeights, ModelSpec
 from offload.geometry import Geometry, LayerGeometry, page_aligned_bytes
 from offload.link.expert_source import FileSource, Span, bounce_bytes
@@ -22,14 +24,17 @@ class SlotLayout(NamedTuple):
 
 
 def slot_layout(layer: LayerWeights) -> SlotLayout:
-    """The layout of a MoE layer's slots."""
-    first, *others = layer.experts
-    second = others[0] if others else first
-    parts = [
-        (own.file_offset, own.num_bytes, next_.file_offset - own.file_offset)
-        for own, next_ in zip(first.stored(), second.stored(), strict=True)
-    ]
-    return SlotLayout(*direct_layout(parts, _ALIGNMENT))
+    """The layout of a MoE layer's slots. A tensor that is made as it is read begins at its region's first byte."""
+    first, second = (layer.experts * 2)[:2]
+    return SlotLayout(
+        *direct_layout(
+            [
+                (own.file_offset, own.num_bytes, next_.file_offset - own.file_offset if own.made is None else 1)
+                for own, next_ in zip(first.stored(), second.stored(), strict=True)
+            ],
+            _ALIGNMENT,
+        )
+    )
 
 
 def geometry_of(spec: ModelSpec) -> Geometry:
@@ -61,7 +66,18 @@ def expert_spans(layer: LayerWeights) -> list[tuple[Span, ...]]:
 
 def reading_bytes(spec: ModelSpec) -> int:
     """Memory that each link thread takes beside slots while it reads."""
-    return max(bounce_bytes(expert_spans(spec.layers[number])) for number in spec.moe_layers)
+    layers = [spec.layers[number] for number in spec.moe_layers]
+    if is_made(spec):
+        return max(making_bytes(layer) for layer in layers)
+    return max(bounce_bytes(expert_spans(layer)) for layer in layers)
+
+
+def open_expert_store(spec: ModelSpec, is_cached: bool) -> ExpertStore:
+    """Opens the files, which `is_cached` leaves in the page cache. Raises ExpertReadError when one cannot be opened."""
+    if not is_made(spec):
+        return GgmlExpertStore(spec, is_cached)
+    offsets = [slot_layout(spec.layers[number]).offsets for number in spec.moe_layers]
+    return MadeExpertStore(spec, offsets, is_cached)
 
 
 class GgmlExpertStore:
