@@ -36,9 +36,11 @@ def convert(
     quant: str = "F32",
     keys: Mapping[str, object] | None = None,
     splits: bool = True,
+    is_fused: bool = False,
 ) -> Path:
     """Writes the float32 checkpoint in `folder` to `path`. `keys`: beside or in place of those of its config.json,
-    without the architecture; None: left out. `splits`: compressed attention as newer files have it."""
+    without the architecture; None: left out. `splits`: compressed attention as newer files have it. `is_fused`: gate
+    and up of an expert become one tensor."""
     model = read_safetensors_model(folder)
     writer = gguf.GGUFWriter(path, model.family)
     for key, value in {**_numbers(model), **_latent_keys(model, splits), **(keys or {})}.items():
@@ -49,7 +51,8 @@ def convert(
     packed = {weight.name: _blocks(weight) for weight in model.weights() if weight.type_id == MXFP4}
     for name, blocks in packed.items():
         writer.add_tensor(name, blocks, raw_dtype=Kind.MXFP4)
-    for name, values in _stacked(_split(_tensors(model), model if splits else None)).items():
+    whole = _stacked(_split(_tensors(model), model if splits else None))
+    for name, values in (_fused(whole) if is_fused else whole).items():
         kind = QUANTS[quant][0] if values.ndim > 1 and not _is_small(name) else Kind.F32
         stored = values if kind is Kind.F32 else gguf.quants.quantize(values, kind)
         writer.add_tensor(name, stored, raw_dtype=None if kind in (Kind.F32, Kind.F16) else kind)
@@ -83,7 +86,11 @@ def _tensors(model: StoredModel) -> Iterator[tuple[str, Array]]:
             values = _reordered(values, int(heads["qk".index(found[1])]))  # type: ignore[call-overload]
         if weight.name.endswith("ffn_gate_inp_shexp.weight"):
             values = values.reshape(-1)
-        yield weight.name, values
+        yield (weight.name.removesuffix(".bias") if _is_hy_v3_correction(model, weight) else weight.name), values
+
+
+def _is_hy_v3_correction(model: StoredModel, weight: StoredWeight) -> bool:
+    return model.family == "hy_v3" and ".exp_probs_b." in weight.name
 
 
 def _latent_keys(model: StoredModel, splits: bool) -> dict[str, object]:
@@ -152,3 +159,12 @@ def _stacked(tensors: Iterator[tuple[str, Array]]) -> dict[str, Array]:
         else:
             whole[name] = values
     return whole | {name: np.stack([each[number] for number in sorted(each)]) for name, each in experts.items()}
+
+
+def _fused(tensors: dict[str, Array]) -> dict[str, Array]:
+    """With gate and up of a layer's experts in one tensor, the gates' rows first."""
+    left = dict(tensors)
+    for name in [name for name in tensors if "ffn_gate_exps" in name]:
+        pair = left.pop(name), left.pop(name.replace("gate", "up"))
+        left[name.replace("gate", "gate_up")] = np.concatenate(pair, axis=1)
+    return left

@@ -16,6 +16,7 @@ from engine.backends.ggml.families import (
     gptoss,
     granitemoe,
     hunyuan_moe,
+    hy_v3,
     llama,
     minimax_m2,
     olmoe,
@@ -47,6 +48,7 @@ FAMILIES: Final[Mapping[str, _Family]] = {
     "dots1": dots1,
     "ernie4_5-moe": ernie4_5_moe,
     "hunyuan-moe": hunyuan_moe,
+    "hy_v3": hy_v3,
     "minimax-m2": minimax_m2,
 }
 """By the architecture's name in GGUF."""

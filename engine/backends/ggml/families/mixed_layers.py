@@ -57,7 +57,8 @@ def _layer(
     if dense_dim:
         return LayerWeights(**common, dense=model.network(prefix, "", sizes.hidden_dim, dense_dim))
     shared = read_shared_experts(model, prefix, sizes, shared_dim)
-    correction = model.optional(prefix + "exp_probs_b.bias", sizes.num_experts)
+    corrections = [model.optional(prefix + name, sizes.num_experts) for name in ("exp_probs_b.bias", "exp_probs_b")]
+    correction = next((found for found in corrections if found is not None), None)
     return LayerWeights(**common, **read_experts(model, prefix, sizes, shared), correction_bias=correction)
 
 

@@ -158,9 +158,10 @@ class StoredModel:
         """The routed experts of a layer: stacked, or each stored for itself. Biases are stacked. Raises
         UnsupportedModelError for biases that are no float32."""
         shapes = {"gate": (hidden_dim, width), "up": (hidden_dim, width), "down": (width, hidden_dim)}
-        matrices, biases = {}, {}
+        matrices, biases = self._gates_and_ups(prefix, hidden_dim, width, count), {}
         for part, shape in shapes.items():
-            matrices[part] = self._expert_matrices(prefix, part, shape, count)
+            if part not in matrices:
+                matrices[part] = self._expert_matrices(prefix, part, shape, count)
             biases[part] = self._expert_biases(f"{prefix}ffn_{part}_exps.bias", shape[1], count)
         return tuple(
             ExpertWeights(*(matrices[part][number] for part in shapes), *(biases[part][number] for part in shapes))
@@ -179,6 +180,14 @@ class StoredModel:
                 "Use a version whose experts of one layer are stored alike.",
             )
         return found
+
+    def _gates_and_ups(self, prefix: str, hidden_dim: int, width: int, count: int) -> dict[str, list[StoredWeight]]:
+        """Of experts whose gate and up are one matrix; none where they are two."""
+        whole = self.optional(f"{prefix}ffn_gate_up_exps.weight", hidden_dim, 2 * width, count)
+        if whole is None:
+            return {}
+        gates, ups = zip(*(whole.matrix(number).row_halves() for number in range(count)), strict=True)
+        return {"gate": list(gates), "up": list(ups)}
 
     def _expert_biases(self, name: str, length: int, count: int) -> Sequence[StoredWeight | None]:
         whole = self.optional(name, length, count)
