@@ -34,6 +34,10 @@ SLOT_PLANS = tuple(_SLOT_PLANS)
 """How slots are distributed: by the model's profiles, where there are any; the same share in every layer; one pool for
 all layers; or a fixed number in one pool: one step's experts, two steps', two layers'."""
 
+KV_TYPES = ("f16", "q8_0")
+"""Formats of the ggml back end's KV cache: two bytes a value, or blocks of 32 values in 34 bytes. Part of what EXACT
+means."""
+
 BACKENDS = (AUTO, TRANSFORMERS, GGML)
 """What runs a model; auto: the fastest that knows it."""
 
@@ -126,6 +130,8 @@ class EngineConfig:
     """Share of the routed experts on the device, in (0, 1]. Exclusive with `memory_bytes`."""
     context_tok: int | None = None
     """Context length; None: what the budget affords, at most the model's own and at most 8192."""
+    kv_type: str = "f16"
+    """Of the ggml back end; transformers keeps its own."""
     prefill_chunk_tok: int = 256
     """Prompts are computed in chunks of at most this many tokens; part of what EXACT means."""
     mode: str = EXACT
@@ -158,6 +164,7 @@ class EngineConfig:
             ("slot plan", self.slots, SLOT_PLANS),
             ("prefill path", self.prefill, PREFILL_PATHS),
             ("eviction policy", self.eviction, EVICTION_POLICIES),
+            ("format of a KV cache", self.kv_type, KV_TYPES),
             ("prefetcher", self.prefetch, PREFETCHERS),
         ):
             if given is not None and given not in choices:

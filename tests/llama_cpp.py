@@ -90,6 +90,7 @@ def _library() -> Any:
         ("llama_model_load_from_file", c.c_void_p, c.c_char_p, _Params),
         ("llama_init_from_model", c.c_void_p, c.c_void_p, _Params),
         ("llama_model_get_vocab", c.c_void_p, c.c_void_p),
+        ("llama_set_n_threads", None, c.c_void_p, c.c_int32, c.c_int32),
         ("llama_vocab_n_tokens", c.c_int32, c.c_void_p),
         (*("llama_tokenize", c.c_int32, c.c_void_p, c.c_char_p, c.c_int32), c.c_void_p, c.c_int32, c.c_bool, c.c_bool),
         (*("llama_token_to_piece", c.c_int32, c.c_void_p, c.c_int32, c.c_char_p), c.c_int32, c.c_int32, c.c_bool),
@@ -148,6 +149,7 @@ def _logits(question: Any) -> list[int]:
     model = _model(library, question["path"], False)
     context = library.llama_init_from_model(model, library.llama_context_default_params())
     assert context
+    library.llama_set_n_threads(context, 1, 1)  # threads that wait for each other take minutes on a busy machine
     num_values = library.llama_vocab_n_tokens(library.llama_model_get_vocab(model))
     rows = np.empty((len(question["ids"]), num_values), np.float32)
     for row, token in zip(rows, question["ids"], strict=True):

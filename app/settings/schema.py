@@ -93,6 +93,10 @@ SETTINGS: tuple[Setting, ...] = (
             Kind.SHARE, unset="the demo: 50%; others: what the memory affords"),
     _engine("model.context", "Context", "Tokens of conversation that fit; the KV cache is reserved for all of them.",
             Kind.INTEGER, "context_tok", unset="what the budget affords", low=16),
+    _engine("model.kv_type", "KV type",
+            "The format of the KV cache: q8_0 takes about half the bytes of f16, and is a little less precise. Of the"
+            " ggml back end.",
+            Kind.CHOICE, choices=config.KV_TYPES),
     _engine("model.config", "Configuration",
             "For a GGUF file: the folder or Hugging Face id of the model that it was made from, whose tokenizer, chat"
             " template and sampling are used in place of the file's. Files of other kinds have their own.",

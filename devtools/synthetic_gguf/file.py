@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from gguf import ExpertGatingFuncType, GGUFWriter
+from gguf import ExpertGatingFuncType, GGUFWriter, RopeScalingType
 
 from devtools.synthetic_gguf.precision import FILE_TYPES
 from devtools.synthetic_gguf.shapes import Shape
@@ -71,16 +71,15 @@ def _add_keys(writer: GGUFWriter, name: str, shape: Shape, mixture: str) -> None
     writer.add_block_count(shape.num_layers)
     writer.add_context_length(shape.context_tok)
     writer.add_embedding_length(shape.hidden)
-    writer.add_feed_forward_length(shape.expert_size * 4)
+    writer.add_feed_forward_length(shape.dense_size or shape.expert_size * 4)
     writer.add_head_count(shape.num_heads)
     writer.add_head_count_kv(shape.num_kv_heads)
-    writer.add_key_length(shape.head_dim)
-    writer.add_value_length(shape.head_dim)
     writer.add_layer_norm_rms_eps(shape.norm_eps)
     writer.add_rope_freq_base(shape.rope_base)
     writer.add_expert_count(shape.num_experts)
     writer.add_expert_used_count(shape.top_k)
     writer.add_expert_feed_forward_length(shape.expert_size)
+    _add_attention_keys(writer, shape)
     if shape.family == "glm4moe":
         writer.add_rope_dimension_count(shape.head_dim)
         writer.add_expert_shared_count(1)
@@ -89,3 +88,28 @@ def _add_keys(writer: GGUFWriter, name: str, shape: Shape, mixture: str) -> None
         writer.add_expert_gating_func(ExpertGatingFuncType.SIGMOID)
         writer.add_leading_dense_block_count(0)
         writer.add_nextn_predict_layers(0)
+    if shape.family == "deepseek2":
+        writer.add_expert_shared_count(shape.shared_size // shape.expert_size)
+        writer.add_expert_weights_scale(1.0)
+        writer.add_leading_dense_block_count(shape.num_dense)
+
+
+def _add_attention_keys(writer: GGUFWriter, shape: Shape) -> None:
+    latent = shape.latent
+    if latent is None:
+        writer.add_key_length(shape.head_dim)
+        writer.add_value_length(shape.head_dim)
+    else:
+        writer.add_kv_lora_rank(latent.rank)
+        writer.add_key_length(latent.rank + latent.rope_dim)
+        writer.add_value_length(latent.rank)
+        writer.add_key_length_mla(latent.plain_dim + latent.rope_dim)
+        writer.add_value_length_mla(latent.value_dim)
+        writer.add_rope_dimension_count(latent.rope_dim)
+        writer.add_rope_scaling_yarn_log_mul(0.0707)
+    if shape.window_tok:
+        writer.add_sliding_window(shape.window_tok)
+    if shape.yarn_factor:
+        writer.add_rope_scaling_type(RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(shape.yarn_factor)
+        writer.add_rope_scaling_orig_ctx_len(4096)

@@ -22,13 +22,14 @@ class Role(StrEnum):
 
 FILE_TYPES = {
     "q4_0": LlamaFileType.MOSTLY_Q4_0,
+    "mxfp4": LlamaFileType.MOSTLY_MXFP4_MOE,
     "q8_0": LlamaFileType.MOSTLY_Q8_0,
     "q4_k_m": LlamaFileType.MOSTLY_Q4_K_M,
     "f16": LlamaFileType.MOSTLY_F16,
     "f32": LlamaFileType.ALL_F32,
 }
-"""`q4_0`: routed experts in Q4_0, everything else in Q8_0. `q4_k_m`: as llama.cpp's quantiser mixes it. The others:
-one type throughout. Norms, biases and routers are F32 in all of them."""
+"""`q4_0`, `mxfp4`: routed experts in that, everything else in Q8_0. `q4_k_m`: as llama.cpp's quantiser mixes it. The
+others: one type throughout. Norms, biases and routers are F32 in all of them."""
 
 _FALLBACK: dict[GGMLQuantizationType, GGMLQuantizationType] = {
     GGMLQuantizationType.Q4_K: GGMLQuantizationType.Q5_0,
@@ -40,8 +41,9 @@ _FALLBACK: dict[GGMLQuantizationType, GGMLQuantizationType] = {
 def stored_type(mixture: str, role: Role, layer: int, num_layers: int, num_columns: int) -> GGMLQuantizationType:
     """The type of one matrix. `layer` is of no meaning to the embeddings and the output matrix."""
     match mixture:
-        case "q4_0":
-            return GGMLQuantizationType.Q4_0 if role in (Role.EXPERT, Role.EXPERT_DOWN) else GGMLQuantizationType.Q8_0
+        case "q4_0" | "mxfp4":
+            is_routed = role in (Role.EXPERT, Role.EXPERT_DOWN)
+            return GGMLQuantizationType[mixture.upper() if is_routed else "Q8_0"]
         case "q4_k_m":
             wanted: GGMLQuantizationType = (
                 GGMLQuantizationType.Q6_K if _has_more_bits(role, layer, num_layers) else GGMLQuantizationType.Q4_K

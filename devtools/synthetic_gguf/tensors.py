@@ -55,7 +55,7 @@ class TensorPlan:
         yield self._rows("token_embd.weight", Role.EMBEDDING, self._directions.embeddings)
         yield _floats("output_norm.weight", np.ones(hidden, np.float32))
         for layer in range(self._shape.num_layers):
-            yield from self._attention(layer)
+            yield from self._attention(layer) if self._shape.latent is None else self._latent_attention(layer)
             yield from self._feed_forward(layer)
 
     def _attention(self, layer: int) -> Iterator[Tensor]:
@@ -71,23 +71,59 @@ class TensorPlan:
         if shape.has_head_norms:
             for name, length in (("attn_q_norm", _SHARPNESS), ("attn_k_norm", 1.0)):
                 yield _floats(f"{block}{name}.weight", np.full(shape.head_dim, length, np.float32))
+        if shape.has_biases:
+            for name, size in (("q", heads), ("k", kv_heads), ("v", kv_heads), ("output", shape.hidden)):
+                yield _floats(f"{block}attn_{name}.bias", np.zeros(size, np.float32))
+            yield _floats(f"{block}attn_sinks.weight", np.zeros(shape.num_heads, np.float32))
+
+    def _latent_attention(self, layer: int) -> Iterator[Tensor]:
+        shape, latent, block = self._shape, self._shape.latent, f"blk.{layer}."
+        assert latent is not None, "asked for where there is one"
+        heads, hidden = shape.num_heads, shape.hidden
+        gain = (LAYERS_SHARE / shape.num_layers) ** 0.5 / _ATTENTION_SPREAD
+        key_dim, compressed = latent.plain_dim + latent.rope_dim, latent.rank + latent.rope_dim
+        yield _floats(f"{block}attn_norm.weight", np.ones(hidden, np.float32))
+        yield self._matrix(f"{block}attn_q.weight", Role.ATTENTION, layer, heads * key_dim, hidden, gain=_SHARPNESS)
+        yield self._matrix(f"{block}attn_kv_a_mqa.weight", Role.ATTENTION, layer, compressed, hidden)
+        yield _floats(f"{block}attn_kv_a_norm.weight", np.ones(latent.rank, np.float32))
+        # A key value is a sum over the compressed row: the transposed matrix has its rows along the other length.
+        key_gain = (latent.plain_dim / latent.rank) ** 0.5
+        yield self._matrix(
+            f"{block}attn_k_b.weight", Role.ATTENTION, layer, latent.rank, latent.plain_dim, heads, key_gain
+        )
+        yield self._matrix(f"{block}attn_v_b.weight", Role.VALUE, layer, latent.value_dim, latent.rank, heads)
+        yield self._matrix(
+            f"{block}attn_output.weight", Role.ATTENTION, layer, hidden, heads * latent.value_dim, gain=gain
+        )
 
     def _feed_forward(self, layer: int) -> Iterator[Tensor]:
         shape, block = self._shape, f"blk.{layer}."
         gain = (LAYERS_SHARE / shape.num_layers) ** 0.5 / _EXPERT_SPREAD
-        norm = "ffn_norm" if shape.family == "qwen3moe" else "post_attention_norm"
+        norm = "ffn_norm" if shape.family in ("qwen3moe", "deepseek2") else "post_attention_norm"
         yield _floats(f"{block}{norm}.weight", np.ones(shape.hidden, np.float32))
+        if layer < shape.num_dense:
+            yield from self._network(layer, "", shape.dense_size, 1, (Role.SHARED, Role.SHARED_DOWN), gain)
+            return
         yield _floats(f"{block}ffn_gate_inp.weight", router(self._seed, layer, shape.num_experts, shape.hidden))
         if shape.family == "glm4moe":
             yield _floats(f"{block}exp_probs_b.bias", np.zeros(shape.num_experts, np.float32))
-        sizes = [("exps", shape.expert_size, shape.num_experts, Role.EXPERT, Role.EXPERT_DOWN)]
+        if shape.has_biases:
+            yield _floats(f"{block}ffn_gate_inp.bias", np.zeros(shape.num_experts, np.float32))
+            for name, size in (("gate", shape.expert_size), ("up", shape.expert_size), ("down", shape.hidden)):
+                yield _floats(f"{block}ffn_{name}_exps.bias", np.zeros((shape.num_experts, size), np.float32))
+        routed = Role.EXPERT, Role.EXPERT_DOWN
+        yield from self._network(layer, "_exps", shape.expert_size, shape.num_experts, routed, gain)
         if shape.shared_size:
-            sizes.append(("shexp", shape.shared_size, 1, Role.SHARED, Role.SHARED_DOWN))
-        for suffix, size, count, role, down_role in sizes:
-            for name in ("gate", "up"):
-                yield self._matrix(f"{block}ffn_{name}_{suffix}.weight", role, layer, size, shape.hidden, count)
-            down = f"{block}ffn_down_{suffix}.weight"
-            yield self._matrix(down, down_role, layer, shape.hidden, size, count, gain=gain)
+            yield from self._network(layer, "_shexp", shape.shared_size, 1, (Role.SHARED, Role.SHARED_DOWN), gain)
+
+    def _network(
+        self, layer: int, suffix: str, size: int, count: int, roles: tuple[Role, Role], gain: float
+    ) -> Iterator[Tensor]:
+        """Gate, up and down of one network, or of `count` experts."""
+        hidden, block = self._shape.hidden, f"blk.{layer}."
+        for name in ("gate", "up"):
+            yield self._matrix(f"{block}ffn_{name}{suffix}.weight", roles[0], layer, size, hidden, count)
+        yield self._matrix(f"{block}ffn_down{suffix}.weight", roles[1], layer, hidden, size, count, gain=gain)
 
     def _matrix(
         self, name: str, role: Role, layer: int, rows: int, columns: int, count: int = 1, gain: float = 1.0

@@ -11,8 +11,8 @@ from engine.backends.ggml.families import family_of_model_type
 from engine.checkpoint.config_file import read_config_file
 from engine.checkpoint.config_source import resolve_config
 from engine.checkpoint.gguf.location import is_gguf
-from engine.config import AUTO, GGML, TRANSFORMERS, EngineConfig
-from engine.errors import UnsupportedModelError
+from engine.config import AUTO, GGML, KV_TYPES, TRANSFORMERS, EngineConfig
+from engine.errors import ConfigError, UnsupportedModelError
 
 
 def choose_backend(config: EngineConfig, model: Path) -> tuple[str, str]:
@@ -41,8 +41,8 @@ def choose_backend(config: EngineConfig, model: Path) -> tuple[str, str]:
 
 def open_backend(config: EngineConfig, model: Path, is_cancelled: Callable[[], bool]) -> tuple[Backend, str]:
     """The back end, which has inspected the model, and why it was chosen. With `auto`, a model that ggml turns down
-    for a reason of its own runs on transformers. Raises UnsupportedModelError, CheckpointError, WaitCancelled, and what
-    `resolve_config` raises where a configuration was named."""
+    for a reason of its own runs on transformers. Raises UnsupportedModelError, CheckpointError, ConfigError,
+    WaitCancelled, and what `resolve_config` raises where a configuration was named."""
     name, why = choose_backend(config, model)
     config_folder = None
     if config.config_source is not None and is_gguf(model):
@@ -51,11 +51,16 @@ def open_backend(config: EngineConfig, model: Path, is_cancelled: Callable[[], b
         from engine.backends.ggml.backend import GgmlBackend
 
         try:
-            return GgmlBackend(model, is_cancelled, config_folder), why
+            return GgmlBackend(model, is_cancelled, config_folder, config.kv_type), why
         except UnsupportedModelError as error:
             if config.backend != AUTO or is_gguf(model):
                 raise
             why = f"ggml does not run it: {error.message}"
+    if config.kv_type != KV_TYPES[0]:
+        raise ConfigError(
+            f"A KV cache in {config.kv_type} is the ggml back end's, and the model runs on transformers: {why}.",
+            f"Use --kv-type {KV_TYPES[0]}.",
+        )
     from engine.backends.transformers.backend import TransformersBackend
 
     return TransformersBackend(model, is_cancelled, config.compute_threads), why

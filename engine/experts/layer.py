@@ -198,7 +198,7 @@ class MoeLayer:
         resident = self._cache.lock_resident(self.number, order_of)
         absent = [expert for expert in order_of if expert not in resident]
         try:
-            by_use = sorted(absent, key=lambda expert: -rows_of[expert].numel())
+            by_use = sorted(absent, key=lambda expert: -len(rows_of[expert]))
             arriving = self._context.prefill.fetch(self.number, absent, by_use, num_tok)
             for expert, bound in self._in_turn(order_of, resident, arriving):
                 total.add(bound, rows_of[expert])

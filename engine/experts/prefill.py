@@ -149,15 +149,18 @@ class RingPrefill:
         return ahead
 
     def _read_ahead(self, layer: int) -> None:
-        """Loads the next layer's first absent experts into free slots of the ring, or decode slots that can hold all.
-        Not the last layer's: it may be that only the last token goes through it."""
+        """Loads the next layer's first absent experts into free slots of the ring, or decode slots that can hold all;
+        where some of these are empty, they are kept for the most used experts, which are not known yet. Not the last
+        layer's: it may be that only the last token goes through it."""
         if layer >= self._geometry.num_layers - 1:
             return
         num_experts = self._geometry.layers[layer].num_experts
+        holds_all = self._cache.slots_per_layer[layer] >= num_experts
+        if not holds_all and self._cache.has_empty_slot(layer):
+            return
         if self._ahead_layer != layer:
             self._cache.settle(layer)
             self._ahead_layer, self._ahead_end, self._num_ahead = layer, 0, 0
-        holds_all = self._cache.slots_per_layer[layer] >= num_experts
         absent = [e for e in range(self._ahead_end, num_experts) if self._cache.is_absent(layer, e)]
         for expert in absent[: min(self._ring.num_free, self._ring.num_slots - self._num_ahead)]:
             if not holds_all or self._cache.claim_free(layer, expert) is None:

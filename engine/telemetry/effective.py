@@ -6,7 +6,7 @@ from pathlib import Path
 
 from engine.backends.offloaded_model import OffloadedModel
 from engine.checkpoint.gguf.location import is_gguf
-from engine.config import DEMO_MODEL, EngineConfig, format_bytes, strategy_named
+from engine.config import DEMO_MODEL, KV_TYPES, EngineConfig, format_bytes, strategy_named
 from engine.demo.model import DEMO_LIMIT
 from engine.events import EngineReady
 from engine.experts.expert_runtime import depth_in_effect
@@ -52,7 +52,7 @@ def effective(engine: OffloadedModel, mode: str) -> tuple[tuple[str, str], ...]:
         ("number format", loaded.number_format),
         ("budget", f"{format_bytes(budget.budget_bytes)} = {parts}"),
         ("slots", f"{slots_in_words(budget, widest)}{_moved(budget)}"),
-        ("context", f"{budget.context_tok} tokens"),
+        ("context", f"{budget.context_tok} tokens{_kv_type(engine)}"),
         ("prefill", f"{chunks_in_words(config, budget)}, {_prefill_path(budget)}"),
         ("strategy", strategy_in_words(config)),
         ("mode", f"{mode}, alpha {config.alpha:g}"),
@@ -93,6 +93,12 @@ def strategy_in_words(config: EngineConfig) -> str:
 
 def _as_stored(engine: OffloadedModel) -> str:
     return f"{engine.loaded.store.num_direct_layers} of {len(engine.layers)} layers straight into slots"
+
+
+def _kv_type(engine: OffloadedModel) -> str:
+    """The format of the KV cache, where it was chosen."""
+    kv_type = engine.config.kv_type
+    return f", KV cache in {kv_type}" if kv_type != KV_TYPES[0] else ""
 
 
 def _moved(budget: BudgetPlan) -> str:

@@ -13,9 +13,12 @@ from gguf import GGMLQuantizationType as Kind
 from numpy.typing import NDArray
 
 from engine.backends.ggml.families.stored_model import StoredModel
+from engine.backends.ggml.made_weights import FLOATS, FLOATS_IN_PAIRS, read_whole
 from engine.backends.ggml.model_spec import StoredWeight
 from engine.backends.ggml.safetensors_model import read_safetensors_model
+from engine.backends.ggml.tensor_types import MXFP4
 from engine.backends.ggml.weights import to_float32
+from tests.architectures.packed_experts import ggml_blocks
 from tests.gguf_files import QUANTS, add_key, tokenizer_keys
 
 Array = NDArray[Any]
@@ -28,19 +31,29 @@ _EXPERT: Final = re.compile(r"(blk\.\d+\.ffn_(?:gate|up|down))\.(\d+)\.weight")
 
 
 def convert(
-    folder: Path, path: Path, quant: str = "F32", keys: Mapping[str, object] | None = None, is_fused: bool = False
+    folder: Path,
+    path: Path,
+    quant: str = "F32",
+    keys: Mapping[str, object] | None = None,
+    splits: bool = True,
+    is_fused: bool = False,
 ) -> Path:
     """Writes the float32 checkpoint in `folder` to `path`. `keys`: beside or in place of those of its config.json,
-    without the architecture; None: left out. `is_fused`: an expert's gate and up become one tensor."""
+    without the architecture; None: left out. `splits`: compressed attention as newer files have it. `is_fused`: gate
+    and up of an expert become one tensor."""
     model = read_safetensors_model(folder)
     writer = gguf.GGUFWriter(path, model.family)
-    for key, value in {**_numbers(model), **(keys or {})}.items():
+    for key, value in {**_numbers(model), **_latent_keys(model, splits), **(keys or {})}.items():
         if value is not None:
             add_key(writer, f"{model.family}.{key}", value)
     for key, value in _TOKENIZER.items():
         add_key(writer, key, value)
-    for name, values in (_fused if is_fused else dict)(_stacked(_tensors(model))).items():
-        kind = QUANTS[quant][0] if values.ndim > 1 and ".ffn_gate_inp" not in name else Kind.F32
+    packed = {weight.name: _blocks(weight) for weight in model.weights() if weight.type_id == MXFP4}
+    for name, blocks in packed.items():
+        writer.add_tensor(name, blocks, raw_dtype=Kind.MXFP4)
+    whole = _stacked(_split(_tensors(model), model if splits else None))
+    for name, values in (_fused(whole) if is_fused else whole).items():
+        kind = QUANTS[quant][0] if values.ndim > 1 and not _is_small(name) else Kind.F32
         stored = values if kind is Kind.F32 else gguf.quants.quantize(values, kind)
         writer.add_tensor(name, stored, raw_dtype=None if kind in (Kind.F32, Kind.F16) else kind)
     writer.write_header_to_file()
@@ -48,6 +61,11 @@ def convert(
     writer.write_tensors_to_file()
     writer.close()
     return path
+
+
+def _is_small(name: str) -> bool:
+    """Routers and biases are float32 in every file."""
+    return ".ffn_gate_inp" in name or name.endswith(".bias")
 
 
 def _numbers(model: StoredModel) -> dict[str, object]:
@@ -60,6 +78,8 @@ def _numbers(model: StoredModel) -> dict[str, object]:
 def _tensors(model: StoredModel) -> Iterator[tuple[str, Array]]:
     heads = model.numbers["attention.head_count"], model.numbers.get("attention.head_count_kv")
     for weight in model.weights():
+        if weight.type_id == MXFP4:
+            continue
         values = _values(weight)
         found = re.search(r"attn_([qk])\.", weight.name)
         if found and model.family in _REORDERED:
@@ -73,9 +93,54 @@ def _is_hy_v3_correction(model: StoredModel, weight: StoredWeight) -> bool:
     return model.family == "hy_v3" and ".exp_probs_b." in weight.name
 
 
+def _latent_keys(model: StoredModel, splits: bool) -> dict[str, object]:
+    """Compressed attention's lengths: in newer files it is one key head for all queries, in older ones the heads'."""
+    numbers = model.numbers
+    rank, rotated = numbers.get("attention.kv_lora_rank"), numbers.get("rope.dimension_count")
+    if not isinstance(rank, int) or not isinstance(rotated, int):
+        return {}
+    if splits:
+        return {"attention.head_count_kv": 1, "attention.key_length": rank + rotated, "attention.value_length": rank}
+    own = {f"attention.{part}_length": numbers[f"attention.{part}_length_mla"] for part in ("key", "value")}
+    return own | dict.fromkeys(("attention.key_length_mla", "attention.value_length_mla"))
+
+
+def _split(tensors: Iterator[tuple[str, Array]], model: StoredModel | None) -> Iterator[tuple[str, Array]]:
+    """With `attn_kv_b` taken apart: the keys' part transposed head by head, and the values'."""
+    for name, values in tensors:
+        if model is None or not name.endswith("attn_kv_b.weight"):
+            yield name, values
+            continue
+        numbers = [model.numbers[f"attention.{key}"] for key in ("head_count", "key_length_mla", "value_length_mla")]
+        heads, key_dim, value_dim = (int(str(number)) for number in numbers)
+        plain_dim = key_dim - int(str(model.numbers["rope.dimension_count"]))
+        by_head = values.reshape(heads, plain_dim + value_dim, -1)
+        yield name.replace("kv_b", "k_b"), np.ascontiguousarray(by_head[:, :plain_dim].swapaxes(1, 2))
+        yield name.replace("kv_b", "v_b"), np.ascontiguousarray(by_head[:, plain_dim:])
+
+
 def _values(weight: StoredWeight) -> Array:
-    raw = np.fromfile(weight.path, np.uint8, weight.num_bytes, offset=weight.file_offset)
+    if weight.made is not None:  # a stack
+        kind = FLOATS if weight.made.kind == FLOATS_IN_PAIRS else weight.made.kind
+        whole = weight._replace(made=weight.made._replace(kind=kind))
+        parts = [whole.matrix(number) for number in range(weight.shape[-1])]
+        return np.stack([_plain(part) for part in parts])
+    return _plain(weight)
+
+
+def _plain(weight: StoredWeight) -> Array:
+    raw = np.frombuffer(read_whole(weight), np.uint8)
     return to_float32(raw, weight.type_id).reshape(tuple(reversed(weight.shape)))
+
+
+def _blocks(weight: StoredWeight) -> Array:
+    """MXFP4 experts of a checkpoint as GGUF stores them."""
+    assert weight.made is not None
+    values, scales = (
+        np.frombuffer(read_whole(part), np.uint8).reshape(tuple(reversed(part.shape))) for part in weight.made.parts
+    )
+    rows = slice(weight.made.first, None, weight.made.step)
+    return ggml_blocks(values[:, rows], scales[:, rows])
 
 
 def _reordered(rows: Array, num_heads: int) -> Array:

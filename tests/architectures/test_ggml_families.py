@@ -18,7 +18,7 @@ from engine.backends.ggml.families import FAMILIES
 from engine.config import FULL_LAYER, RING
 from tests.architectures.gguf_conversion import VOCABULARY_TOK, convert
 from tests.architectures.test_ggml_exact import answered, kl, open_model
-from tests.architectures.tiny import save_checkpoint
+from tests.architectures.tiny import VOCAB, save_checkpoint
 from tests.llama_cpp import has_llama_cpp, llama_logits
 
 KEYS: Final[dict[str, dict[str, Any]]] = {
@@ -29,6 +29,9 @@ KEYS: Final[dict[str, dict[str, Any]]] = {
     "mixtral": {},
     "granitemoe": {},
     "granitemoeshared": {},
+    "deepseek_v2": {"expert_gating_func": None},
+    "deepseek_v3": {},
+    "gpt_oss": {"expert_feed_forward_length": 64, "attention.value_length": 32},
     "dots1": {"expert_gating_func": 2},
     "ernie4_5_moe": {},
     "hunyuan_v1_moe": {"expert_feed_forward_length": 96},
@@ -36,7 +39,15 @@ KEYS: Final[dict[str, dict[str, Any]]] = {
     "minimax_m2": {"expert_gating_func": 2, "expert_feed_forward_length": 96},
 }
 """Model types, and what a GGUF file says of them that config.json does not."""
+_YARN: Final = {"rope_type": "yarn", "rope_theta": 10_000.0, "factor": 8.0, "original_max_position_embeddings": 80}
+_LATENT: Final = {"kv_lora_rank": 32, "qk_nope_head_dim": 32, "v_head_dim": 32, "qk_rope_head_dim": 32}
 CHANGES: Final[dict[str, dict[str, Any]]] = {
+    "qwen3_moe": {"rope_parameters": _YARN},
+    "glm4_moe": {"rope_parameters": {"rope_type": "linear", "rope_theta": 1e4, "factor": 4.0}},
+    "deepseek_v2": {**_LATENT, "rope_parameters": {**_YARN, "mscale": 0.7, "mscale_all_dim": 0.7}},
+    "deepseek_v3": {**_LATENT, "rope_parameters": {**_YARN, "mscale": 1.0, "mscale_all_dim": 1.0}}
+    | {"routed_scaling_factor": 2.5},
+    "gpt_oss": {"intermediate_size": 64, "head_dim": 32},
     "qwen2_moe": {"norm_topk_prob": False},
     "dots1": {"num_key_value_heads": 4},  # llama.cpp knows no other
     "hunyuan_v1_moe": {"rope_parameters": {"rope_type": "dynamic", "alpha": 100.0, "factor": 1.0, "rope_theta": 1e4}},
@@ -48,7 +59,7 @@ CHANGES: Final[dict[str, dict[str, Any]]] = {
     | {"logits_scaling": 0.5, "tie_word_embeddings": True},
 }
 """Of the tiny configurations: what would otherwise be 1, or not be tried."""
-SAMPLE: Final = ("granitemoeshared", "mixtral")
+SAMPLE: Final = ("granitemoeshared", "mixtral", "deepseek_v3", "gpt_oss")
 QUANTS: Final = ("F16", "Q8_0", "Q4_0", "native")
 IDS: Final = [(11 * i + 5) % VOCABULARY_TOK for i in range(40)]
 
@@ -57,9 +68,9 @@ def _marked(names: tuple[str, ...] | list[str], sample: tuple[str, ...]) -> list
     return [name if name in sample else pytest.param(name, marks=pytest.mark.long) for name in names]
 
 
-def save(place: Path, name: str, dtype: torch.dtype = torch.float32) -> Path:
+def save(place: Path, name: str, dtype: torch.dtype = torch.float32, **changes: Any) -> Path:
     """A tiny checkpoint with biases that are not 0 and norms that are not 1."""
-    changes = {"vocab_size": VOCABULARY_TOK, **CHANGES.get(name, {})}
+    changes = {"vocab_size": VOCABULARY_TOK, **CHANGES.get(name, {}), **changes}
     seed = 2 if name == "hy_v3" else 0  # the two best logits of 0 are equal in float16
     folder = save_checkpoint(place / name, name, dtype, seed, num_positions=640, **changes)
     file = folder / "model.safetensors"
@@ -71,10 +82,10 @@ def save(place: Path, name: str, dtype: torch.dtype = torch.float32) -> Path:
     return folder
 
 
-def logits_of(path: Path) -> torch.Tensor:
+def logits_of(path: Path, ids: list[int] = IDS) -> torch.Tensor:
     engine = open_model(path, residency=0.5)
     try:
-        return engine.greedy_ids(IDS, 1)[1]
+        return engine.greedy_ids(ids, 1)[1]
     finally:
         engine.close()
 
@@ -100,12 +111,22 @@ def test_near_transformers_and_llama_cpp_on_the_same_weights(name: str, tmp_path
             assert int(its_logits.argmax()) == int(logits.argmax()), reference
 
 
+@pytest.mark.long
+def test_gelu_in_place_of_silu(tmp_path: Path) -> None:
+    folder = save_checkpoint(tmp_path / "qwen2_moe", "qwen2_moe", num_positions=640, hidden_act="gelu")
+    ids = [number % VOCAB for number in IDS]
+    library = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    with torch.inference_mode():
+        expected = library(torch.tensor([ids])).logits[0, -1]
+    assert kl(expected, logits_of(folder, ids)) < 1e-4
+
+
 @pytest.mark.skipif(not has_llama_cpp(), reason="the wheel xllamacpp is not installed")
 def test_gate_and_up_in_one_tensor(tmp_path: Path) -> None:
     """As newer GGUF files of some families have it."""
     folder = save(tmp_path, "hy_v3")
     file = convert(folder, tmp_path / "model.gguf", keys=KEYS["hy_v3"], is_fused=True)
-    reference, logits = torch.from_numpy(llama_logits(file, IDS)[-1]), logits_of(file)
+    reference, logits = llama_logits(file, IDS)[-1], logits_of(file)
     assert kl(reference, logits) < 1e-4
     assert int(reference.argmax()) == int(logits.argmax())
 

@@ -10,8 +10,10 @@ from engine.backends.ggml.compute import Compute, Scratch
 from engine.backends.ggml.decoder import GgmlDecoder
 from engine.backends.ggml.embedding import Embedding
 from engine.backends.ggml.expert_format import GgmlFormat
-from engine.backends.ggml.expert_store import GgmlExpertStore, geometry_of, reading_bytes, slot_layout
+from engine.backends.ggml.expert_slots import STAGING_SLOTS, geometry_of, slot_layout
+from engine.backends.ggml.expert_store import open_expert_store, reading_bytes
 from engine.backends.ggml.families import read_spec
+from engine.backends.ggml.kv_cache import KV_TYPES, require_whole_blocks
 from engine.backends.ggml.library import load_library
 from engine.backends.ggml.loaded_model import LoadedGgmlModel
 from engine.backends.ggml.lookahead import GgmlLookahead
@@ -29,9 +31,6 @@ from engine.plan.model_plan import ChunkNeeds, ModelPlan
 from offload.budget import BudgetPlan
 from offload.errors import WaitCancelled
 
-_STAGING_SLOTS = 16
-"""A prompt's experts are fetched once, in the file's order: a ring that reads several at once, and into the next layer,
-is as quick as two buffers of a layer, whose bytes are worth more as slots."""
 _RUNTIME_MARGIN_BYTES = 40 << 20
 """What numpy and ggml allocate while they run: ggml compiles nothing, unlike oneDNN."""
 
@@ -41,22 +40,29 @@ class GgmlBackend:
 
     name = "ggml"
 
-    def __init__(self, model: Path, is_cancelled: Callable[[], bool], config_folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        model: Path,
+        is_cancelled: Callable[[], bool],
+        config_folder: Path | None = None,
+        kv_type: str = "f16",
+    ) -> None:
         """Inspects a checkpoint folder, or a GGUF file with what a `config_folder` adds to it. Raises
-        UnsupportedModelError, CheckpointError, WaitCancelled."""
+        UnsupportedModelError, CheckpointError, ConfigError, WaitCancelled."""
         self._ggml = load_library()
         self.label = self._ggml.label
         self._files = open_model_files(model, config_folder)
         self._spec = spec = read_spec(self._files.stored)
         if is_cancelled():
             raise WaitCancelled("Stopped.")
-        self._weights = ResidentWeights(spec)
+        self._weights, self._kv_type = ResidentWeights(spec), KV_TYPES[kv_type]
+        require_whole_blocks(self._ggml, spec, self._kv_type)
         self.plan = ModelPlan(
             geometry=geometry_of(spec),
             resident_bytes=self._weights.num_bytes,
             conversion_bytes=reading_bytes(spec),
             model_context_tok=spec.context_tok,
-            staging_slots=_STAGING_SLOTS,
+            staging_slots=STAGING_SLOTS,
             may_stage_layers=False,
             runtime_margin_bytes=_RUNTIME_MARGIN_BYTES,
         )
@@ -65,7 +71,7 @@ class GgmlBackend:
 
     def needs_of(self, chunk_tok: int) -> ChunkNeeds:
         """See Backend."""
-        return chunk_needs(self._ggml, self._spec, chunk_tok)
+        return chunk_needs(self._ggml, self._spec, chunk_tok, self._kv_type)
 
     def forms(self) -> list[PredictionForm]:
         """See Backend: every router is asked in a graph."""
@@ -94,10 +100,11 @@ class GgmlBackend:
         for number in spec.moe_layers:
             layout, sample = slot_layout(spec.layers[number]), spec.layers[number].experts[0]
             formats.append(GgmlFormat(self._ggml, compute, self._scratch, sample, layout, spec.top_k, spec.activation))
-        store = GgmlExpertStore(spec, budget.keeps_files_cached)
+        store = open_expert_store(spec, budget.keeps_files_cached)
         self.loaded = LoadedGgmlModel(self._files, spec, formats, store, self.plan)
         check_tokenizer(self.loaded.tokenizer)
         self._weights.load(count)
+        self._weights.transpose(self._ggml, compute, self._scratch)
 
     def prepare(self, budget: BudgetPlan, state: StepState) -> None:
         """See Backend."""
@@ -109,7 +116,7 @@ class GgmlBackend:
         routings = [self._routing(number) for number in spec.moe_layers]
         self.decoder = GgmlDecoder(
             *(self._ggml, spec, self._place, embedding, compute, self._scratch, routings, state),
-            *(budget.context_tok, budget.chunk_tok),
+            *(budget.context_tok, budget.chunk_tok, self._kv_type),
         )
         self.lookahead: GgmlLookahead = self.decoder.lookahead
         self.taps: Sequence[LogitsTap] = self.decoder.taps

@@ -13,9 +13,11 @@ import numpy as np
 from engine.backends.decode_loop import DecodeLoop, require_finite
 from engine.backends.ggml.compute import Compute, Scratch
 from engine.backends.ggml.embedding import Embedding
+from engine.backends.ggml.forward_inputs import ForwardInputs
 from engine.backends.ggml.graph import GraphBuilder
-from engine.backends.ggml.kv_cache import KvCache, capacity_tok
-from engine.backends.ggml.layer_graph import MAX_TENSORS, Addresses, LayerGraphBuilder, Place
+from engine.backends.ggml.graph_parts import Place
+from engine.backends.ggml.kv_cache import KvCache, SeenRows
+from engine.backends.ggml.layer_graph import MAX_TENSORS, Addresses, LayerGraphBuilder
 from engine.backends.ggml.library import Ggml
 from engine.backends.ggml.lookahead import MAX_AHEAD, GgmlLookahead
 from engine.backends.ggml.memory import Memory, values
@@ -25,8 +27,6 @@ from engine.backends.ggml.routing import LogitsTap, Routing
 from engine.experts.layer import MoeLayer
 from engine.experts.step_state import StepState
 from offload.errors import WaitCancelled
-
-_HIDDEN = np.float16(-np.inf)
 
 
 class GgmlDecoder(DecodeLoop):
@@ -44,12 +44,14 @@ class GgmlDecoder(DecodeLoop):
         state: StepState,
         context_tok: int,
         chunk_tok: int,
+        kv_type: int,
     ) -> None:
-        """Allocates the KV cache and the buffers of a step. `scratch`: for graphs that are built for one run."""
+        """Allocates the KV cache, in the format `kv_type`, and the buffers of a step. `scratch`: for graphs that are
+        built for one run."""
         super().__init__(state, context_tok)
         self._ggml, self._spec, self._compute, self._scratch = ggml, spec, compute, scratch
         self._embedding, self._chunk_tok = embedding, min(chunk_tok, context_tok)
-        self.cache: KvCache = KvCache(ggml, spec, context_tok)
+        self.cache: KvCache = KvCache(ggml, spec, context_tok, self._chunk_tok, kv_type)
         self._graphs = LayerGraphBuilder(spec, place, self.cache.layers)
         self._moe_number = {layer: number for number, layer in enumerate(spec.moe_layers)}
         self._routings = routings
@@ -63,30 +65,17 @@ class GgmlDecoder(DecodeLoop):
         self._step_graphs: list[int] = []
         self._head_graph = 0
         self._ahead_graphs: dict[int, int] = {}
-        self._step_cached_tok = 0
+        self._step_seen: SeenRows | None = None
 
     def _allocate(self) -> None:
         spec, chunk_tok = self._spec, self._chunk_tok
         self._token = PromptStates(spec, 1)
         self._prompt: PromptStates | None = None
-        capacity, experts = capacity_tok(self._context_tok), num_experts_of(spec)
-        memory = self._fixed = Memory(
-            (MAX_AHEAD + 1) * (4 * experts + 64)
-            + 12 * chunk_tok
-            + 2 * capacity * (chunk_tok + 1)
-            + 4 * spec.vocabulary_tok
-            + 4096
-        )
+        experts = num_experts_of(spec)
+        self._step_inputs, self._chunk_inputs = ForwardInputs(self.cache, 1), ForwardInputs(self.cache, chunk_tok)
+        memory = self._fixed = Memory((MAX_AHEAD + 1) * (4 * experts + 64) + 4 * spec.vocabulary_tok + 4096)
         self._next_at, raw = memory.take(4 * experts * (MAX_AHEAD + 1))
         self._next_logits = values(raw, np.float32, MAX_AHEAD + 1, experts)
-        self._positions_at, raw = memory.take(4 * chunk_tok)
-        self._positions = values(raw, np.int32, chunk_tok)
-        self._rows_at, raw = memory.take(8 * chunk_tok)
-        self._rows = values(raw, np.int64, chunk_tok)
-        self._step_mask_at, raw = memory.take(2 * capacity)
-        self._step_mask = values(raw, np.float16, capacity)
-        self._mask_at, raw = memory.take(2 * capacity * chunk_tok)
-        self._mask = values(raw, np.float16, capacity * chunk_tok)
         self._logits_at, raw = memory.take(4 * spec.vocabulary_tok)
         self._logits = values(raw, np.float32, spec.vocabulary_tok)
 
@@ -145,36 +134,33 @@ class GgmlDecoder(DecodeLoop):
 
     def _prepare_step(self, length: int) -> None:
         """Inputs of a step at position `length`, and graphs that see as many rows of the KV cache."""
-        padded = self.cache.padded_tok(length + 1)
-        if padded != self._step_cached_tok:
-            self._build_step_graphs(padded)
-        self._positions[0] = self._rows[0] = length
-        self._step_mask[: length + 1] = 0
-        self._step_mask[length + 1 : padded] = _HIDDEN
+        seen = self._step_inputs.write(length, 1)
+        if seen != self._step_seen:
+            self._build_step_graphs(seen)
 
-    def _build_step_graphs(self, padded: int) -> None:
+    def _build_step_graphs(self, seen: SeenRows) -> None:
         self._drop_step_graphs()
         num_layers = len(self._spec.layers)
         builder = self._step_builder = GraphBuilder(
             self._ggml, (num_layers + 1) * MAX_TENSORS, 2 * num_layers + 1, MAX_TENSORS
         )
-        at = self._addresses(self._token, 0, self._step_mask_at)
+        at = self._addresses(self._token, 0, self._step_inputs)
         moe_layers = self._spec.moe_layers
         for number in range(num_layers):
             moe = self._moe_number.get(number)
             ahead = [moe_layers[target] for target in self.lookahead.in_graph.get(moe, [])] if moe is not None else []
-            self._step_graphs.append(self._graphs.layer(builder, number, at, 1, padded, ahead))
+            self._step_graphs.append(self._graphs.layer(builder, number, at, 1, seen, ahead))
         self._head_graph = self._graphs.head(builder, self._token.residual_at, self._logits_at)
         self._ahead_graphs = {
             moe: self._graphs.asks_ahead(builder, number, at) for moe, number in enumerate(moe_layers) if moe
         }
         self._step_scratch.allocate(*self._step_graphs, self._head_graph, *self._ahead_graphs.values())
-        self._step_cached_tok = padded
+        self._step_seen = seen
 
     def _drop_step_graphs(self) -> None:
         if self._step_builder is not None:
             self._step_builder.close()
-        self._step_builder, self._step_graphs, self._step_cached_tok = None, [], 0
+        self._step_builder, self._step_graphs, self._step_seen = None, [], None
 
     def _ask_ahead(self, moe: int) -> None:
         self._compute.run(self._ahead_graphs[moe])
@@ -186,7 +172,8 @@ class GgmlDecoder(DecodeLoop):
         return num_prompt_tok - start
 
     def prefill(self, prompt: Sequence[int], on_progress: Callable[[int], None]) -> np.ndarray:
-        """See DecodeLoop. A prompt that is stopped leaves nothing behind of what was computed."""
+        """See DecodeLoop. A prompt that is stopped leaves nothing behind of what was computed; where
+        it wrote over a window that the tokens before it need, the cache is emptied."""
         start, tokens = len(self.cache.tokens), list(prompt[len(self.cache.tokens) :])
         if not tokens or len(prompt) > self._context_tok:
             raise ValueError(f"{len(tokens)} tokens behind {start} in a context of {self._context_tok}")
@@ -199,6 +186,7 @@ class GgmlDecoder(DecodeLoop):
             require_finite(logits, len(prompt))
         except BaseException:
             self._state.abandon_prefill()
+            self.cache.keep_prefix(len(self.cache.tokens))
             raise
         finally:
             self._prompt = None
@@ -229,21 +217,12 @@ class GgmlDecoder(DecodeLoop):
 
     def _chunk(self, number: int, states: PromptStates, first: int, count: int, start: int) -> None:
         """One layer on `count` tokens of the prompt, from its `first` on; the prompt begins at position `start`."""
-        padded = self._write_inputs(start + first, count)
+        seen = self._chunk_inputs.write(start + first, count)
         with self._one_graph() as builder:
-            graph = self._graphs.layer(builder, number, self._addresses(states, first, self._mask_at), count, padded)
+            at = self._addresses(states, first, self._chunk_inputs)
+            graph = self._graphs.layer(builder, number, at, count, seen)
             self._scratch.allocate(graph)
             self._compute.run(graph)
-
-    def _write_inputs(self, position: int, count: int) -> int:
-        """Positions, rows and mask of `count` tokens from a position on; returns the rows of the KV cache they see."""
-        padded = self.cache.padded_tok(position + count)
-        self._positions[:count] = self._rows[:count] = np.arange(position, position + count)
-        mask = self._mask[: padded * count].reshape(count, padded)
-        mask[:, :position] = 0
-        mask[:, position:] = _HIDDEN
-        mask[:, position : position + count][np.tri(count, dtype=bool)] = 0
-        return padded
 
     def run_at(self, past_tok: int) -> int:
         """Every kind of layer's graph on one chunk behind `past_tok` tokens of any content, for measuring memory;
@@ -264,16 +243,18 @@ class GgmlDecoder(DecodeLoop):
         finally:
             builder.close()
 
-    def _addresses(self, states: PromptStates, first: int, mask: int) -> Addresses:
+    def _addresses(self, states: PromptStates, first: int, inputs: ForwardInputs) -> Addresses:
         hidden, experts = self._spec.hidden_dim * 4, num_experts_of(self._spec) * 4
         return Addresses(
             residual=states.residual_at + first * hidden,
             normed=states.normed_at + first * hidden,
             logits=states.logits_at + first * experts,
             next_logits=tuple(self._next_at + 4 * num_experts_of(self._spec) * row for row in range(MAX_AHEAD + 1)),
-            positions=self._positions_at,
-            rows=self._rows_at,
-            mask=mask,
+            positions=inputs.positions_at,
+            rows=inputs.rows_at,
+            mask=inputs.mask_at,
+            ring_rows=inputs.ring_rows_at,
+            ring_mask=inputs.ring_mask_at,
         )
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from engine.backends.ggml.expert_store import geometry_of
+from engine.backends.ggml.expert_slots import STAGING_SLOTS, geometry_of
 from engine.backends.ggml.model_spec import ModelSpec
 from engine.checkpoint.catalogue import Costs
 from engine.config import AUTO, FULL_LAYER, EngineConfig
@@ -17,9 +17,8 @@ from engine.plan import machine
 from offload.budget import BudgetRequest, plan_budget
 from offload.errors import BudgetError
 
-_RUNTIME_BYTES: Final = 146 << 20
+_RUNTIME_BYTES: Final = 116 << 20
 """What the engine's process holds with its libraries, before a model."""
-_STAGING_SLOTS: Final = 3
 _WORKSPACE_BYTES: Final = 32 << 20
 """Of a forward, beside what follows from shapes."""
 _READING_BYTES: Final = 64 << 10
@@ -47,27 +46,27 @@ def _needed_bytes(request: BudgetRequest) -> int:
 
 
 def _request(spec: ModelSpec, config: EngineConfig) -> BudgetRequest:
-    from engine.backends.ggml.kv_cache import PADDING_TOK, bytes_per_tok  # 0.1 s: not for a menu without GGUF files
+    from engine.backends.ggml.kv_cache import float16_needs  # 0.1 s: not for a menu without GGUF files
 
     num_link_threads = 1 if config.link_bytes_per_s is not None else config.link_threads
     hidden, vocabulary = spec.hidden_dim, spec.vocabulary_tok
     num_experts = max(len(layer.experts) for layer in spec.layers)
     prompt_per_tok = 4 * (2 * hidden + num_experts) + 4 * hidden + 24 * spec.top_k
-    kv_per_tok = bytes_per_tok(spec)
+    kv = float16_needs(spec, _CHUNK_TOK)
     return BudgetRequest(
         geometry=geometry_of(spec),
         memory_bytes=config.memory_bytes,
         residency=config.residency,
         runtime_bytes=_RUNTIME_BYTES,
         resident_bytes=sum(weight.num_bytes for weight in spec.resident().values()),
-        kv_bytes_per_tok=kv_per_tok,
-        kv_fixed_bytes=PADDING_TOK * kv_per_tok,
+        kv_bytes_per_tok=kv.bytes_per_tok,
+        kv_fixed_bytes=kv.fixed_bytes,
         workspace_bytes=_WORKSPACE_BYTES
         + 12 * vocabulary
-        + 4 * _CHUNK_TOK * 8 * max(hidden, spec.num_heads * spec.head_dim)
+        + 4 * _CHUNK_TOK * 8 * max(hidden, spec.heads.widest_dim)
         + num_link_threads * _READING_BYTES,
         workspace_bytes_per_tok=prompt_per_tok + 4 * (_CHUNK_TOK + 1),
-        staging_slots=_STAGING_SLOTS,
+        staging_slots=STAGING_SLOTS,
         context_tok=config.context_tok,
         model_context_tok=spec.context_tok,
         available_bytes=machine.available_bytes(),

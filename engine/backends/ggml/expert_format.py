@@ -14,9 +14,10 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from engine.backends.ggml.compute import Compute, Scratch
-from engine.backends.ggml.expert_store import SlotLayout
+from engine.backends.ggml.expert_slots import SlotLayout
 from engine.backends.ggml.graph import GraphBuilder, Tensor
 from engine.backends.ggml.library import Ggml
+from engine.backends.ggml.made_weights import in_pairs, takes_pairs
 from engine.backends.ggml.memory import Memory, values
 from engine.backends.ggml.model_spec import ExpertWeights
 from engine.backends.ggml.running_sum import RunningSum
@@ -62,6 +63,7 @@ class GgmlFormat:
         ]
         roles = [role for role, weight in zip(sample._fields, sample, strict=True) if weight is not None]
         self._part = dict(zip(roles, self.parts, strict=True))
+        self._takes_pairs = takes_pairs(sample.gate)
         hidden_dim = sample.gate.shape[0]
         memory = self._memory = Memory((2 * top_k + 2) * hidden_dim * 4 + top_k * 4 + 4096)
         self._input_at, raw = memory.take(hidden_dim * 4)
@@ -132,7 +134,7 @@ class GgmlFormat:
         numbers = [(address - self._base) // self._stride for address in weights]
         if min(numbers) < 0 or max(numbers) >= self._num_slots:
             raise ValueError(f"no slots of this layer: {numbers}")
-        self._input[:] = hidden
+        self._input[:] = in_pairs(hidden) if self._takes_pairs else hidden
         self._ids[:count] = numbers
         self._compute.run(self._graphs[count - 1])
         self._gathered[places] = self._result[:count]
@@ -162,7 +164,7 @@ class GgmlFormat:
 
     def run(self, hidden: np.ndarray, weights: int) -> np.ndarray:
         """See ExpertFormat. At most MAX_ROWS rows."""
-        hidden = np.ascontiguousarray(hidden)
+        hidden = in_pairs(hidden) if self._takes_pairs else np.ascontiguousarray(hidden)
         num_rows, out = len(hidden), np.empty_like(hidden)
         if not 0 < num_rows <= MAX_ROWS or hidden.dtype != np.float32:
             raise ValueError(f"{num_rows} rows of {hidden.dtype}")

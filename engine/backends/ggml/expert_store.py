@@ -1,67 +1,30 @@
-"""Where every expert's bytes lie in files and in its slot, and how they are read: straight, as they are stored."""
+"""How every expert's bytes are read from files into its slot: straight, as they are stored."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
-from engine.backends.ggml.model_spec import LayerWeights, ModelSpec
-from offload.geometry import Geometry, LayerGeometry, page_aligned_bytes
-from offload.link.expert_source import FileSource, Span, bounce_bytes
-from offload.slot_layout import direct_layout
-
-_ALIGNMENT = 32
-"""Of every matrix in memory, as GGUF has it in files."""
-
-
-class SlotLayout(NamedTuple):
-    """Of one layer: where an expert's tensors begin in a slot, and the bytes of a slot."""
-
-    offsets: tuple[int, ...]
-    slot_bytes: int
-
-
-def slot_layout(layer: LayerWeights) -> SlotLayout:
-    """The layout of a MoE layer's slots."""
-    first, *others = layer.experts
-    second = others[0] if others else first
-    parts = [
-        (own.file_offset, own.num_bytes, next_.file_offset - own.file_offset)
-        for own, next_ in zip(first.stored(), second.stored(), strict=True)
-    ]
-    return SlotLayout(*direct_layout(parts, _ALIGNMENT))
-
-
-def geometry_of(spec: ModelSpec) -> Geometry:
-    """The MoE layers' shapes; slots differ in size where layers are stored in different formats."""
-    return Geometry(
-        tuple(
-            LayerGeometry(
-                number,
-                len(spec.layers[number].experts),
-                spec.top_k,
-                page_aligned_bytes(slot_layout(spec.layers[number]).slot_bytes),
-            )
-            for number in spec.moe_layers
-        )
-    )
-
-
-def expert_spans(layer: LayerWeights) -> list[tuple[Span, ...]]:
-    """Per expert of a MoE layer, where its tensors lie in files and in a slot."""
-    offsets = slot_layout(layer).offsets
-    return [
-        tuple(
-            Span(weight.path, weight.file_offset, weight.num_bytes, offset)
-            for weight, offset in zip(expert.stored(), offsets, strict=True)
-        )
-        for expert in layer.experts
-    ]
+from engine.backends.backend import ExpertStore
+from engine.backends.ggml.expert_slots import expert_spans, slot_layout
+from engine.backends.ggml.made_expert_store import MadeExpertStore, is_made, making_bytes
+from engine.backends.ggml.model_spec import ModelSpec
+from offload.link.expert_source import FileSource, bounce_bytes
 
 
 def reading_bytes(spec: ModelSpec) -> int:
     """Memory that each link thread takes beside slots while it reads."""
-    return max(bounce_bytes(expert_spans(spec.layers[number])) for number in spec.moe_layers)
+    layers = [spec.layers[number] for number in spec.moe_layers]
+    if is_made(spec):
+        return max(making_bytes(layer) for layer in layers)
+    return max(bounce_bytes(expert_spans(layer)) for layer in layers)
+
+
+def open_expert_store(spec: ModelSpec, is_cached: bool) -> ExpertStore:
+    """Opens the files, which `is_cached` leaves in the page cache. Raises ExpertReadError when one cannot be opened."""
+    if not is_made(spec):
+        return GgmlExpertStore(spec, is_cached)
+    offsets = [slot_layout(spec.layers[number]).offsets for number in spec.moe_layers]
+    return MadeExpertStore(spec, offsets, is_cached)
 
 
 class GgmlExpertStore:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from engine.backends.backend import ExpertStore
 from engine.backends.ggml.expert_format import GgmlFormat
-from engine.backends.ggml.expert_store import GgmlExpertStore
+from engine.backends.ggml.made_weights import read_whole
 from engine.backends.ggml.model_files import ModelFiles
 from engine.backends.ggml.model_spec import ModelSpec
-from engine.checkpoint.file_bytes import read_file
 from engine.plan.model_plan import ModelPlan
 from engine.sampling.defaults import ModelDefaults
 
@@ -19,7 +19,7 @@ class LoadedGgmlModel:
     """See LoadedModel."""
 
     def __init__(
-        self, files: ModelFiles, spec: ModelSpec, formats: list[GgmlFormat], store: GgmlExpertStore, plan: ModelPlan
+        self, files: ModelFiles, spec: ModelSpec, formats: list[GgmlFormat], store: ExpertStore, plan: ModelPlan
     ) -> None:
         self.folder, self.model_type = files.path, files.model_type
         self.number_format = files.number_format
@@ -37,9 +37,7 @@ class LoadedGgmlModel:
         """See LoadedModel."""
         weights = self._spec.layers[self._spec.moe_layers[layer]].experts[expert]
         for weight, part in zip(weights.stored(), self.formats[layer].parts, strict=True):
-            stored = bytearray(weight.num_bytes)
-            read_file(weight.path, weight.file_offset, memoryview(stored))
-            if slot[part.slot_offset : part.slot_offset + weight.num_bytes] != stored:
+            if slot[part.slot_offset : part.slot_offset + weight.num_bytes] != read_whole(weight):
                 return False
         return True
 

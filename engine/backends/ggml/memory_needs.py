@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from engine.backends.ggml.compute import graph_bytes
 from engine.backends.ggml.expert_format import MAX_ROWS
-from engine.backends.ggml.graph import GraphBuilder, Tensor
-from engine.backends.ggml.kv_cache import PADDING_TOK, bytes_per_tok
+from engine.backends.ggml.graph import GraphBuilder
+from engine.backends.ggml.kv_cache import PADDING_TOK, SeenRows, capacity_tok, kv_needs, ring_tok
 from engine.backends.ggml.layer_graph import MAX_TENSORS, Addresses, LayerGraphBuilder
 from engine.backends.ggml.library import Ggml
 from engine.backends.ggml.model_spec import ModelSpec, StoredWeight
 from engine.backends.ggml.prompt_states import prompt_state_bytes
-from engine.backends.ggml.tensor_types import F16
 from engine.plan.model_plan import ChunkNeeds, GrowingBytes
 
 _MARGIN_BYTES = 24 << 20
@@ -18,23 +17,23 @@ _MARGIN_BYTES = 24 << 20
 _ANY_ADDRESS = 4096
 
 
-def chunk_needs(ggml: Ggml, spec: ModelSpec, chunk_tok: int) -> ChunkNeeds:
-    """For prefill chunks of `chunk_tok` tokens."""
-    kv_per_tok = bytes_per_tok(spec)
+def chunk_needs(ggml: Ggml, spec: ModelSpec, chunk_tok: int, kv_type: int) -> ChunkNeeds:
+    """For prefill chunks of `chunk_tok` tokens and a KV cache in the format `kv_type`."""
     chunk_tok = min(chunk_tok, spec.context_tok)
-    graph = max(_graph_bytes(ggml, spec, number, chunk_tok) for number in spec.layer_kinds())
+    graph = max(_graph_bytes(ggml, spec, number, chunk_tok, kv_type) for number in spec.layer_kinds())
     hidden, widest = spec.hidden_dim, _widest(spec)
     work = 4 * chunk_tok * widest
     """ggml holds a chunk's rows once more, in the format that a weight is multiplied with."""
     experts = 4 * MAX_ROWS * (4 * hidden + 3 * max(weight.shape[-1] for weight in _samples(spec)))
     masks_per_tok = 2 * (chunk_tok + 1)
+    ring_masks = masks_per_tok * ring_tok(spec, spec.context_tok, chunk_tok)
     prompt_per_tok = prompt_state_bytes(spec) + 4 * hidden + 24 * spec.top_k
     """States, the experts' sum, and the routing of every token of a prompt."""
     logits = 12 * spec.vocabulary_tok
     forward = GrowingBytes(graph + work, masks_per_tok)
-    fixed = forward.fixed_bytes + experts + logits + _MARGIN_BYTES + PADDING_TOK * masks_per_tok
+    fixed = forward.fixed_bytes + experts + logits + _MARGIN_BYTES + PADDING_TOK * masks_per_tok + ring_masks
     return ChunkNeeds(
-        GrowingBytes(PADDING_TOK * kv_per_tok, kv_per_tok),
+        kv_needs(ggml, spec, chunk_tok, kv_type),
         GrowingBytes(fixed, masks_per_tok + prompt_per_tok),
         forward,
     )
@@ -45,24 +44,23 @@ def _samples(spec: ModelSpec) -> list[StoredWeight]:
 
 
 def _widest(spec: ModelSpec) -> int:
-    widths = [spec.hidden_dim, spec.num_heads * spec.head_dim]
+    widths = [spec.hidden_dim, spec.heads.widest_dim]
     widths += [layer.dense.down.shape[0] for layer in spec.layers if layer.dense is not None]
     return max(widths)
 
 
-def _graph_bytes(ggml: Ggml, spec: ModelSpec, number: int, chunk_tok: int) -> int:
+def _graph_bytes(ggml: Ggml, spec: ModelSpec, number: int, chunk_tok: int, kv_type: int) -> int:
     """Of what lives within one layer's graph. Built on addresses that are never read."""
     builder = GraphBuilder(ggml, MAX_TENSORS + 2, 1, MAX_TENSORS)
     try:
-        width, cached = spec.num_kv_heads * spec.head_dim, -(-chunk_tok // PADDING_TOK) * PADDING_TOK
-        pair: tuple[Tensor, Tensor] = (
-            builder.new_at(_ANY_ADDRESS, F16, width, cached),
-            builder.new_at(_ANY_ADDRESS, F16, width, cached),
+        cached, ring = capacity_tok(chunk_tok), ring_tok(spec, spec.context_tok, chunk_tok)
+        tables = tuple(
+            builder.new_at(_ANY_ADDRESS, kv_type, width, max(cached, ring)) for width in spec.heads.kv_widths
         )
-        layers = LayerGraphBuilder(spec, lambda weight: (_ANY_ADDRESS, _held_type(weight)), [pair] * len(spec.layers))
+        layers = LayerGraphBuilder(spec, lambda weight: (_ANY_ADDRESS, _held_type(weight)), [tables] * len(spec.layers))
         anywhere = _ANY_ADDRESS
-        at = Addresses(anywhere, anywhere, anywhere, (), anywhere, anywhere, anywhere)
-        return graph_bytes(ggml, layers.layer(builder, number, at, chunk_tok, cached))
+        at = Addresses(anywhere, anywhere, anywhere, (), anywhere, anywhere, anywhere, anywhere, anywhere)
+        return graph_bytes(ggml, layers.layer(builder, number, at, chunk_tok, SeenRows(cached, 0, ring)))
     finally:
         builder.close()
 

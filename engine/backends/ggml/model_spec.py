@@ -6,6 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Final, NamedTuple
 
+from engine.backends.ggml.attention_spec import Attention, Heads, KeyRows, LatentAttention, RopeSpec
+from engine.backends.ggml.stored_weight import StoredWeight as StoredWeight
+
 SOFTMAX: Final = "softmax"
 SIGMOID: Final = "sigmoid"
 SOFTMAX_OF_CHOSEN: Final = "softmax of the chosen"
@@ -13,35 +16,9 @@ SOFTMAX_OF_CHOSEN: Final = "softmax of the chosen"
 
 SILU: Final = "silu"
 GELU: Final = "gelu"
-"""Activations of a gated network: f(gate) * up. GELU is the exact one, by the error function."""
-
-NEIGHBOURS: Final = 0
-HALVES: Final = 2
-"""What rotary embeddings rotate together, by ggml's numbers: dimension 2i with 2i + 1, or i with i + n/2."""
-
-
-class StoredWeight(NamedTuple):
-    """A tensor as it is stored, in a GGUF or a safetensors file."""
-
-    name: str
-    type_id: int
-    """ggml's number of its format."""
-    shape: tuple[int, ...]
-    """In ggml's order: the row length first."""
-    path: str
-    file_offset: int
-    num_bytes: int
-
-    def matrix(self, number: int) -> StoredWeight:
-        """One of a stack [..., count]."""
-        name, type_id, shape, path, file_offset, num_bytes = self
-        part_bytes = num_bytes // shape[-1]
-        return StoredWeight(name, type_id, shape[:-1], path, file_offset + number * part_bytes, part_bytes)
-
-    def row_halves(self) -> tuple[StoredWeight, StoredWeight]:
-        """The first and the second half of a matrix's rows."""
-        half = self._replace(shape=(self.shape[0], self.shape[1] // 2), num_bytes=self.num_bytes // 2)
-        return half, half._replace(file_offset=self.file_offset + half.num_bytes)
+CLAMPED: Final = "clamped silu"
+"""Activations of a gated network: f(gate) * up. GELU is the exact one, by the error function. CLAMPED is gpt-oss's:
+gate * sigmoid(1.702 gate) * (up + 1), of gate at most 7 and up from -7 to 7."""
 
 
 class ExpertWeights(NamedTuple):
@@ -85,19 +62,9 @@ class LayerWeights:
     """One decoder layer's tensors. None: the family has none there."""
 
     attention_norm: StoredWeight
-    query: StoredWeight
-    key: StoredWeight
-    value: StoredWeight
-    output: StoredWeight
+    attention: Attention
     ffn_norm: StoredWeight
     """Before the router and the experts."""
-    query_bias: StoredWeight | None = None
-    key_bias: StoredWeight | None = None
-    value_bias: StoredWeight | None = None
-    output_bias: StoredWeight | None = None
-    query_norm: StoredWeight | None = None
-    """[head dim]: of every head for itself; longer: of the whole projection."""
-    key_norm: StoredWeight | None = None
     router: StoredWeight | None = None
     """None: a dense layer."""
     router_bias: StoredWeight | None = None
@@ -112,6 +79,7 @@ class LayerWeights:
 
     def resident(self) -> Iterator[StoredWeight]:
         """Every tensor but the routed experts'."""
+        yield from self.attention.stored()
         for field in fields(self):
             value = getattr(self, field.name)
             if isinstance(value, StoredWeight):
@@ -132,11 +100,8 @@ class ModelSpec:
 
     family: str
     hidden_dim: int
-    num_heads: int
-    num_kv_heads: int
-    head_dim: int
-    rope_dim: int
-    rope_base: float
+    heads: Heads
+    rope: RopeSpec
     norm_eps: float
     context_tok: int
     vocabulary_tok: int
@@ -148,11 +113,8 @@ class ModelSpec:
     output: StoredWeight
     """The same as `embedding` where the two are tied."""
     activation: str = SILU
-    rope_pairs: int = HALVES
-    norms_after_rope: bool = False
-    """Whether query and key norms follow the rotary embedding."""
-    attention_scale: float | None = None
-    """Of the products of queries and keys; None: 1 / sqrt(head dim)."""
+    window_tok: int = 0
+    """Tokens that a windowed layer's attention sees, the token itself included; 0: no layer has a window."""
     embedding_scale: float = 1.0
     residual_scale: float = 1.0
     """Of what attention and the feed-forward network each add to the residual."""
@@ -169,11 +131,15 @@ class ModelSpec:
         found = {weight.name: weight for layer in self.layers for weight in layer.resident()}
         return found | {weight.name: weight for weight in (self.output_norm, self.output)}
 
+    def transposed(self) -> Mapping[str, KeyRows]:
+        """Matrices that are made of resident ones, by their own names."""
+        found = [layer.attention.key_up for layer in self.layers if isinstance(layer.attention, LatentAttention)]
+        return {each.held.name: each for each in found if isinstance(each, KeyRows)}
+
     def layer_kinds(self) -> list[int]:
         """The number of the first layer of every kind: layers of one kind have tensors of the same shapes."""
-        first: dict[tuple[tuple[int, ...] | None, ...], int] = {}
+        first: dict[tuple[object, ...], int] = {}
         for number, layer in enumerate(self.layers):
-            values = [getattr(layer, field.name) for field in fields(layer)]
-            shapes = [value.shape if isinstance(value, StoredWeight) else None for value in values]
-            first.setdefault((*shapes, layer.dense.gate.shape if layer.dense else None), number)
+            shapes = tuple(weight.shape for weight in layer.resident())
+            first.setdefault((layer.attention.is_windowed, layer.router is None, shapes), number)
         return list(first.values())

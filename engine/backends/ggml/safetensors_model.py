@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from engine.backends.ggml.families import words_of_model_type
+from engine.backends.ggml.families.checkpoint_rope import KEYS as ROPE_KEYS
+from engine.backends.ggml.families.checkpoint_rope import rope_numbers
 from engine.backends.ggml.families.checkpoint_words import CheckpointWords
 from engine.backends.ggml.families.stored_model import StoredModel
 from engine.backends.ggml.model_spec import StoredWeight
 from engine.backends.ggml.number_formats import formats_in_words
-from engine.backends.ggml.tensor_types import BF16, F16, F32
+from engine.backends.ggml.tensor_types import BF16, F16, F32, I8
 from engine.backends.ggml.tokenizer_of_folder import TokenizerOfFolder
 from engine.checkpoint.config_file import read_config_file
 from engine.checkpoint.header import StoredTensor, read_header
@@ -27,6 +29,8 @@ from engine.errors import CheckpointError, UnsupportedModelError
 from engine.sampling.defaults import ModelDefaults, read_model_defaults
 
 _TYPES: Final = {"F32": F32, "F16": F16, "BF16": BF16}
+_BYTES: Final = ("U8",)
+"""Parts of what a family makes."""
 _HARMLESS: Final = re.compile(
     r"architectures|model_type|(torch_)?dtype|transformers_version|_name_or_path|initializer_range|use_cache|pad_token_id"
     r"|(bos|eos|decoder_start|sep|eod)_token_id|output_\w+|return_dict\w*|router_aux_loss_coef|num_nextn_predict_layers"
@@ -35,7 +39,6 @@ _HARMLESS: Final = re.compile(
     r"|qkv_bias|router_jitter_noise|pretraining_tp|use_sliding_window"
 )
 """Keys that change nothing in the result, or say what the tensors' own presence says."""
-_ROPE: Final = ("rope_parameters", "rope_scaling", "rope_theta", "partial_rotary_factor")
 _LAYER: Final = re.compile(r"model\.layers\.(\d+)\.(.+)")
 _ENDS: Final = {
     "model.embed_tokens.weight": "token_embd.weight",
@@ -60,6 +63,9 @@ def read_safetensors_model(folder: Path) -> StoredModel:
         for tensor in read_header(path)
         for weight in _weights(path, tensor, words)
     }
+    weights = {name: weight for name, weight in weights.items() if not _is_of_mtp(name, config)}
+    if words.makes is not None:
+        words.makes(weights)
     if config.get("tie_word_embeddings"):
         weights.pop("output.weight", None)
     return StoredModel(
@@ -67,35 +73,36 @@ def read_safetensors_model(folder: Path) -> StoredModel:
     )
 
 
+def _is_of_mtp(name: str, config: Mapping[str, Any]) -> bool:
+    """Layers behind the last one predict further tokens, and change nothing in the next one."""
+    found = re.match(r"(?:blk|model\.layers)\.(\d+)\.", name)
+    behind = 0 if found is None else int(found[1]) - int(config["num_hidden_layers"])
+    return found is not None and 0 <= behind < int(config.get("num_nextn_predict_layers") or 0)
+
+
 def _numbers(config: Mapping[str, Any], words: CheckpointWords) -> dict[str, object]:
     own = {**words.defaults, **{key: value for key, value in config.items() if value is not None}}
     further = words.look(own)
-    if set(own.get("layer_types", ())) == {"full_attention"}:
-        del own["layer_types"]
-        own.pop("sliding_window", None)
     if own.get("use_sliding_window") is False:
         own.pop("sliding_window", None)
+    kinds = own.get("layer_types")
+    if isinstance(kinds, list) and all(kind in ("full_attention", "sliding_attention") for kind in kinds):
+        del own["layer_types"]
+        own["attention.sliding_window_pattern"] = [kind == "sliding_attention" for kind in kinds]
+        own["attention.sliding_window"] = own.pop("sliding_window", 0)
     for key, plain in (("mlp_only_layers", []), ("decoder_sparse_step", 1)):
         if own.get(key) == plain:
             del own[key]
-    return {words.number(key): value for key, value in own.items() if key not in _ROPE} | _rope(own) | dict(further)
-
-
-def _rope(config: Mapping[str, Any]) -> dict[str, object]:
-    """Rotary embeddings: of the plain kind alone. Raises UnsupportedModelError."""
-    found: dict[str, Any] = {**(config.get("rope_scaling") or {}), **(config.get("rope_parameters") or {})}
-    kind = found.pop("rope_type", None) or found.pop("type", None) or "default"
-    base = found.pop("rope_theta", config.get("rope_theta", 10_000.0))
-    share = found.pop("partial_rotary_factor", config.get("partial_rotary_factor", 1.0))
-    if kind != "default" or found:
-        raise UnsupportedModelError(f"Rotary embeddings of the kind {kind!r} are not computed by ggml yet.", _MTP_HINT)
-    head_dim = config.get("head_dim") or int(config["hidden_size"]) // int(config["num_attention_heads"])
-    return {"rope.freq_base": float(base), "rope.dimension_count": int(head_dim * float(share))}
+    return (
+        {words.number(key): value for key, value in own.items() if key not in ROPE_KEYS}
+        | rope_numbers(own)
+        | dict(further)
+    )
 
 
 def _weights(path: Path, tensor: StoredTensor, words: CheckpointWords) -> Iterator[StoredWeight]:
     """The tensor in GGUF's words; where it holds gate and up, both, of every expert for itself."""
-    if tensor.dtype not in _TYPES:
+    if tensor.dtype not in _TYPES and (words.makes is None or tensor.dtype not in _BYTES):
         raise UnsupportedModelError(
             f"{path}: {tensor.key[:80]} is stored as {tensor.dtype}, which is not read yet.",
             "Use its bf16, fp16 or fp32 checkpoint, or a GGUF file.",
@@ -103,7 +110,9 @@ def _weights(path: Path, tensor: StoredTensor, words: CheckpointWords) -> Iterat
     if not tensor.shape:
         raise CheckpointError(f"{path}: {tensor.key[:80]} holds a single value.", "Fetch the checkpoint again.")
     shape = tuple(reversed(tensor.shape))
-    whole = StoredWeight(tensor.key, _TYPES[tensor.dtype], shape, str(path), tensor.file_offset, tensor.num_bytes)
+    whole = StoredWeight(
+        tensor.key, _TYPES.get(tensor.dtype, I8), shape, str(path), tensor.file_offset, tensor.num_bytes
+    )
     layer = _LAYER.fullmatch(tensor.key)
     if layer is None:
         yield whole._replace(name=_ENDS.get(tensor.key, tensor.key))

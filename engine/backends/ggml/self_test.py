@@ -1,4 +1,5 @@
-"""Run as a program, in a process of its own: loads ggml and computes one product of every format, compared with numpy.
+"""Run as a program, in a process of its own: loads ggml and computes one product of every format, and attention,
+compared with numpy.
 
 Ends with 0, or with 1 and the reason; an abort of the library ends it too.
 """
@@ -13,6 +14,7 @@ from engine.backends.ggml.compute import Compute, Scratch
 from engine.backends.ggml.graph import GraphBuilder
 from engine.backends.ggml.library import Ggml, load_library
 from engine.backends.ggml.memory import Memory, values
+from engine.backends.ggml.self_test_attention import attention_problem
 from engine.backends.ggml.tensor_types import BF16, F16, F32, I32
 
 _NUM_IN, _NUM_OUT = 512, 32
@@ -32,7 +34,7 @@ def self_test() -> str:
         error = _product_error(ggml, compute, scratch, type_id)
         if not error <= largest:
             return f"a product of {name} is wrong by {error:.3g}"
-    return ""
+    return attention_problem(ggml, compute, scratch)
 
 
 def _product_error(ggml: Ggml, compute: Compute, scratch: Scratch, type_id: int) -> float:

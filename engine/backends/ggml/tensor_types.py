@@ -6,9 +6,12 @@ from typing import Final
 
 F32: Final = 0
 F16: Final = 1
+Q8_0: Final = 8
+I8: Final = 24
 I32: Final = 26
 I64: Final = 27
 BF16: Final = 30
+MXFP4: Final = 39
 
 PLAIN_BYTES: Final = {F32: 4, F16: 2, I32: 4, I64: 8, BF16: 2}
 """Bytes of one value, of the formats that are not made of blocks."""

@@ -10,9 +10,12 @@ from collections.abc import Callable
 
 import numpy as np
 
+from engine.backends.ggml.compute import Compute, Scratch
+from engine.backends.ggml.library import Ggml
 from engine.backends.ggml.memory import Memory
 from engine.backends.ggml.model_spec import ModelSpec, StoredWeight
 from engine.backends.ggml.tensor_types import BF16, F16, F32
+from engine.backends.ggml.transposed_keys import write_transposed
 from engine.checkpoint.file_bytes import read_file
 from engine.errors import CheckpointError
 
@@ -26,7 +29,9 @@ class ResidentWeights:
     def __init__(self, spec: ModelSpec) -> None:
         """Plans; `load` reads."""
         self._as_float32 = _made_float32(spec)
-        self.num_bytes = sum(-(-self._held_bytes(each) // _ALIGNMENT) * _ALIGNMENT for each in spec.resident().values())
+        made = [keys.held for keys in spec.transposed().values()]
+        sizes = [self._held_bytes(each) for each in (*spec.resident().values(), *made)]
+        self.num_bytes = sum(-(-size // _ALIGNMENT) * _ALIGNMENT for size in sizes)
         self._addresses: dict[str, int] = {}
         self._spec = spec
 
@@ -44,6 +49,12 @@ class ResidentWeights:
                 _require_finite(weight, target.view(np.float32))
             else:
                 _read(weight, target, on_read)
+
+    def transpose(self, ggml: Ggml, compute: Compute, scratch: Scratch) -> None:
+        """Makes the transposed matrices, once everything is read. Raises MemoryError."""
+        for keys in self._spec.transposed().values():
+            self._addresses[keys.held.name], held = self._memory.take(keys.held.num_bytes, _ALIGNMENT)
+            write_transposed(ggml, compute, scratch, keys, self._addresses[keys.joint.name], held)
 
     def address(self, weight: StoredWeight) -> int:
         """Where a resident tensor is, once loaded."""

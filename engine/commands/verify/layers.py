@@ -69,8 +69,8 @@ class RecordingCalls:
 
     @staticmethod
     def _recorder(layer: MoeLayer, check: LayerCalls) -> Callable[..., Array]:
-        def record(hidden: Array, index: Array, weights: Array) -> Array:
-            out = layer(hidden, index, weights)
+        def record(hidden: Array, index: Array, weights: Array, **options: bool) -> Array:
+            out = layer(hidden, index, weights, **options)
             check.calls.append((copied(hidden), copied(index), copied(weights), copied(out)))
             return out
 

@@ -75,6 +75,17 @@ def test_glm_has_shared_experts_and_a_selection_bias(tmp_path: Path, vocabulary:
     assert "blk.0.attn_q_norm.weight" not in tensors
 
 
+@pytest.mark.parametrize("shape", ["tiny-gpt-oss", "tiny-deepseek2"])
+def test_the_family_finds_every_key_and_tensor(shape: str, tmp_path: Path, vocabulary: Vocabulary) -> None:
+    from engine.backends.ggml.families import read_spec
+    from engine.backends.ggml.gguf_model import GgufFiles
+
+    written(tmp_path / "small.gguf", SHAPES[shape], vocabulary)
+    spec = read_spec(GgufFiles(tmp_path / "small.gguf").stored)
+    assert len(spec.moe_layers) == SHAPES[shape].num_layers - SHAPES[shape].num_dense
+    assert spec.rope.divisors
+
+
 def test_the_same_seed_writes_the_same_bytes(tmp_path: Path, vocabulary: Vocabulary) -> None:
     paths = [tmp_path / name for name in ("one", "again", "other")]
     for path, seed in zip(paths, (0, 0, 1), strict=True):

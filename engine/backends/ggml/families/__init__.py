@@ -9,9 +9,11 @@ from collections.abc import Mapping
 from typing import Final, Protocol
 
 from engine.backends.ggml.families import (
+    deepseek2,
     dots1,
     ernie4_5_moe,
     glm4moe,
+    gptoss,
     granitemoe,
     hunyuan_moe,
     hy_v3,
@@ -41,6 +43,8 @@ FAMILIES: Final[Mapping[str, _Family]] = {
     "olmoe": olmoe,
     "llama": llama,
     "granitemoe": granitemoe,
+    "gpt-oss": gptoss,
+    "deepseek2": deepseek2,
     "dots1": dots1,
     "ernie4_5-moe": ernie4_5_moe,
     "hunyuan-moe": hunyuan_moe,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from engine.backends.ggml.stored_weight import StoredWeight
 from engine.checkpoint.config_file import NUM_EXPERTS, TOP_K
 
 _NUMBERS: Final = {
@@ -58,6 +59,8 @@ class CheckpointWords:
     fused: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """The same for gate and up in one tensor, the gate's rows first: both names. `{}`: the expert's number, of a stack
     of experts."""
+    makes: Callable[[dict[str, StoredWeight]], None] | None = None
+    """Puts tensors that are made as they are read in the place of those they are made of; by name."""
     look: Callable[[dict[str, Any]], Mapping[str, object]] = lambda config: {}
     """Takes keys out of a config.json and gives further numbers, by GGUF's keys."""
 

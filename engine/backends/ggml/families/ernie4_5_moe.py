@@ -11,9 +11,10 @@ from typing import Any, Final
 
 from engine.backends.ggml.families.checkpoint_words import CheckpointWords
 from engine.backends.ggml.families.mixed_layers import read_mixed_layers, read_plan
+from engine.backends.ggml.families.rope_parts import read_rope
 from engine.backends.ggml.families.shared_parts import NO_NORMS, read_scored_router, read_sizes, spec_of
 from engine.backends.ggml.families.stored_model import StoredModel
-from engine.backends.ggml.model_spec import NEIGHBOURS, SOFTMAX, ModelSpec
+from engine.backends.ggml.model_spec import SOFTMAX, ModelSpec
 from engine.errors import UnsupportedModelError
 
 
@@ -45,4 +46,5 @@ def read_spec(model: StoredModel) -> ModelSpec:
     model.require("interleave_moe_layer_step", 0, 1)
     model.ignore("moe_norm_min", "use_bias")  # a bound that no sum of k probabilities comes near; biases by presence
     layers = read_mixed_layers(model, sizes, read_plan(model, sizes), NO_NORMS)
-    return spec_of(model, sizes, read_scored_router(model, SOFTMAX, normalises=True), layers, rope_pairs=NEIGHBOURS)
+    rope = read_rope(model, sizes.rope_dim, is_interleaved=True)
+    return spec_of(model, sizes, read_scored_router(model, SOFTMAX, normalises=True), layers, rope=rope)

@@ -7,13 +7,14 @@ keys: see `llama`.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from engine.backends.ggml.families.checkpoint_words import CheckpointWords
+from engine.backends.ggml.families.rope_parts import read_rope
 from engine.backends.ggml.families.shared_parts import (
     MAX_DIM,
     NO_NORMS,
-    converted_rope_pairs,
+    grouped_heads,
     read_attention,
     read_experts,
     read_shared_experts,
@@ -51,7 +52,7 @@ def read_spec(model: StoredModel) -> ModelSpec:
     model.ignore("feed_forward_length")  # the experts' length
     model.require("rope.scaling.finetuned", True)  # llama.cpp computes no rotary embeddings without it
     shared_width = model.integer("expert_shared_feed_forward_length", 0, MAX_DIM, default=0)
-    scales = {
+    scales: dict[str, Any] = {
         name: model.number(key, 0, 1e6, default=1.0)
         for name, key in (("embedding_scale", "embedding_scale"), ("residual_scale", "residual_scale"))
     }
@@ -70,8 +71,8 @@ def read_spec(model: StoredModel) -> ModelSpec:
         sizes,
         RouterSpec(SOFTMAX_OF_CHOSEN, False, scales["residual_scale"]),
         layers,
-        rope_pairs=converted_rope_pairs(model),
-        attention_scale=attention_scale,
+        grouped_heads(sizes, attention_scale),
+        read_rope(model, sizes.rope_dim, is_interleaved=model.is_converted),
         logit_scale=1 / divisor,
         **scales,
     )

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from engine.backends.ggml.families.checkpoint_words import CheckpointWords
 from engine.backends.ggml.families.mixed_layers import LayerPlan, read_mixed_layers
-from engine.backends.ggml.families.shared_parts import MAX_DIM, read_sizes, spec_of
+from engine.backends.ggml.families.shared_parts import MAX_DIM, grouped_heads, read_sizes, spec_of
 from engine.backends.ggml.families.stored_model import StoredModel
 from engine.backends.ggml.model_spec import SOFTMAX, ModelSpec, RouterSpec
 from engine.errors import UnsupportedModelError
@@ -55,4 +55,4 @@ def read_spec(model: StoredModel) -> ModelSpec:
     model.ignore("feed_forward_length")  # of dense layers, which the family does not have
     shared_dim = model.integer("expert_shared_feed_forward_length", 1, MAX_DIM)
     layers = read_mixed_layers(model, sizes, LayerPlan(0, 0, shared_dim))
-    return spec_of(model, sizes, RouterSpec(SOFTMAX, True), layers, norms_after_rope=True)
+    return spec_of(model, sizes, RouterSpec(SOFTMAX, True), layers, grouped_heads(sizes, norms_after_rope=True))

@@ -31,5 +31,6 @@ CHECKPOINTS: Final = {
 def read_spec(model: StoredModel) -> ModelSpec:
     """Raises CheckpointError and UnsupportedModelError."""
     sizes = read_sizes(model)
+    model.ignore("enable_moe_fp32_combine", "mlp_bias")  # sums are float32 here; biases would be tensors, and refused
     layers = read_mixed_layers(model, sizes, read_plan(model, sizes))
     return spec_of(model, sizes, read_scored_router(model), layers)

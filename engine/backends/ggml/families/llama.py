@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 from engine.backends.ggml.families.checkpoint_words import CheckpointWords
+from engine.backends.ggml.families.rope_parts import read_rope
 from engine.backends.ggml.families.shared_parts import (
     NO_NORMS,
-    converted_rope_pairs,
     read_attention,
     read_experts,
     read_sizes,
@@ -22,6 +22,7 @@ from engine.backends.ggml.model_spec import SOFTMAX, LayerWeights, ModelSpec, Ro
 
 CHECKPOINTS: Final = {
     "mixtral": CheckpointWords(
+        numbers={"sliding_window": "attention.sliding_window"},
         defaults={"rms_norm_eps": 1e-5, "rope_theta": 1e6},
         tensors={
             r"block_sparse_moe\.experts\.(\d+)\.w1\.weight": r"ffn_gate.\1.weight",
@@ -45,4 +46,5 @@ def read_spec(model: StoredModel) -> ModelSpec:
         )
         for prefix in sizes.prefixes()
     ]
-    return spec_of(model, sizes, RouterSpec(SOFTMAX, True), layers, rope_pairs=converted_rope_pairs(model))
+    rope = read_rope(model, sizes.rope_dim, is_interleaved=model.is_converted)
+    return spec_of(model, sizes, RouterSpec(SOFTMAX, True), layers, rope=rope)

@@ -12,7 +12,11 @@ from engine.backends.ggml.families.shared_parts import read_attention, read_expe
 from engine.backends.ggml.families.stored_model import StoredModel
 from engine.backends.ggml.model_spec import SOFTMAX, LayerWeights, ModelSpec, RouterSpec
 
-CHECKPOINTS: Final = {"qwen3_moe": CheckpointWords(defaults={"norm_topk_prob": False})}
+CHECKPOINTS: Final = {
+    "qwen3_moe": CheckpointWords(
+        numbers={"sliding_window": "attention.sliding_window"}, defaults={"norm_topk_prob": False}
+    )
+}
 
 
 def read_spec(model: StoredModel) -> ModelSpec:

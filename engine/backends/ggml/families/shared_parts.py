@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
+from engine.backends.ggml.attention_spec import GroupedAttention, GroupedHeads, Heads, RopeSpec
+from engine.backends.ggml.families.rope_parts import read_rope
 from engine.backends.ggml.families.stored_model import StoredModel
 from engine.backends.ggml.model_spec import (
     GELU,
-    HALVES,
-    NEIGHBOURS,
     SIGMOID,
     SILU,
     SOFTMAX,
@@ -37,50 +37,60 @@ class Sizes(NamedTuple):
     num_kv_heads: int
     head_dim: int
     norm_eps: float
-    rope_base: float
     rope_dim: int
     context_tok: int
     num_experts: int
     top_k: int
     expert_dim: int
+    window_tok: int
+    windowed: frozenset[str]
+    """Prefixes of the layers whose attention sees the last `window_tok` tokens alone."""
 
     def prefixes(self) -> Sequence[str]:
         """Of every layer's tensors."""
         return [f"blk.{number}." for number in range(self.num_layers)]
 
 
-def converted_rope_pairs(model: StoredModel) -> int:
-    """Of families whose rows of queries and keys llama.cpp's converter reorders: see `llama`."""
-    return NEIGHBOURS if model.is_converted else HALVES
-
-
-def read_sizes(model: StoredModel) -> Sizes:
-    """Raises CheckpointError and UnsupportedModelError."""
+def read_sizes(model: StoredModel, window_period: int = 1, is_latent: bool = False) -> Sizes:
+    """`window_period`: where the model has windows and does not say in which layers, all but every so manieth has one;
+    1: all. `is_latent`: heads are `LatentHeads`, and read elsewhere. Raises CheckpointError and UnsupportedModelError.
+    """
     hidden_dim = model.integer("embedding_length", 1, MAX_DIM)
     num_heads = model.integer("attention.head_count", 1, 1 << 16)
     head_dim = model.integer("attention.key_length", 1, 1 << 16, default=hidden_dim // num_heads)
-    model.require("attention.value_length", head_dim)
-    model.require("rope.scaling.type", "none", "default")
-    for key in ("rope.scaling.factor", "rope.scaling.attn_factor"):
-        model.require(key, 0, 1, 0.0, 1.0)
-    model.require("rope.dimension_sections")
-    for key in ("attention.sliding_window", "final_logit_softcapping", "attn_logit_softcapping"):
+    if not is_latent:
+        model.require("attention.value_length", head_dim)
+    for key in ("final_logit_softcapping", "attn_logit_softcapping"):
         model.require(key, 0)
     num_experts = model.integer("expert_count", 2, MAX_EXPERTS)
+    num_layers = model.integer("block_count", 1, MAX_LAYERS)
+    window_tok, windowed = read_windows(model, num_layers, window_period)
     return Sizes(
-        num_layers=model.integer("block_count", 1, MAX_LAYERS),
+        num_layers=num_layers,
         hidden_dim=hidden_dim,
         num_heads=num_heads,
         num_kv_heads=model.integer("attention.head_count_kv", 1, num_heads, default=num_heads),
         head_dim=head_dim,
         norm_eps=model.number("attention.layer_norm_rms_epsilon", 0, 1),
-        rope_base=model.number("rope.freq_base", 1, 1e12, default=10_000.0),
-        rope_dim=model.integer("rope.dimension_count", 2, head_dim, default=head_dim),
+        rope_dim=model.integer("rope.dimension_count", 2, MAX_DIM if is_latent else head_dim, default=head_dim),
         context_tok=model.integer("context_length", 1, MAX_TOK),
         num_experts=num_experts,
         top_k=model.integer("expert_used_count", 1, num_experts),
         expert_dim=_expert_dim(model),
+        window_tok=window_tok,
+        windowed=windowed,
     )
+
+
+def read_windows(model: StoredModel, num_layers: int, period: int) -> tuple[int, frozenset[str]]:
+    """(tokens of a window, the prefixes of windowed layers). See `read_sizes`."""
+    window_tok = model.integer("attention.sliding_window", 0, MAX_TOK, default=0)
+    stored = model.list_of("attention.sliding_window_pattern", num_layers)
+    if isinstance(stored, int):
+        period, stored = stored, None
+    if stored is None:
+        stored = [period <= 1 or number % period < period - 1 for number in range(num_layers)]
+    return window_tok, frozenset(f"blk.{number}." for number, has in enumerate(stored) if has and window_tok)
 
 
 def _expert_dim(model: StoredModel) -> int:
@@ -94,8 +104,7 @@ def read_attention(model: StoredModel, prefix: str, sizes: Sizes, norms: str = P
     """The attention's tensors of one layer, by the names of `LayerWeights`; biases and `norms` where there are any."""
     hidden, dim = sizes.hidden_dim, sizes.head_dim
     query_dim, kv_dim = sizes.num_heads * dim, sizes.num_kv_heads * dim
-    found = {
-        "attention_norm": model.weight(prefix + "attn_norm.weight", hidden),
+    found: dict[str, Any] = {
         "query": model.weight(prefix + "attn_q.weight", hidden, query_dim),
         "key": model.weight(prefix + "attn_k.weight", hidden, kv_dim),
         "value": model.weight(prefix + "attn_v.weight", hidden, kv_dim),
@@ -104,12 +113,20 @@ def read_attention(model: StoredModel, prefix: str, sizes: Sizes, norms: str = P
         "key_bias": model.optional(prefix + "attn_k.bias", kv_dim),
         "value_bias": model.optional(prefix + "attn_v.bias", kv_dim),
         "output_bias": model.optional(prefix + "attn_output.bias", hidden),
+        "sinks": model.optional(prefix + "attn_sinks.weight", sizes.num_heads),
     }
     if norms != NO_NORMS:
         lengths = (dim, dim) if norms == PER_HEAD else (query_dim, kv_dim)
         found["query_norm"] = model.optional(prefix + "attn_q_norm.weight", lengths[0])
         found["key_norm"] = model.optional(prefix + "attn_k_norm.weight", lengths[1])
-    return found
+    norm = model.weight(prefix + "attn_norm.weight", hidden)
+    return {"attention_norm": norm, "attention": GroupedAttention(**found, is_windowed=prefix in sizes.windowed)}
+
+
+def grouped_heads(sizes: Sizes, scale: float | None = None, norms_after_rope: bool = False) -> GroupedHeads:
+    """`scale`: of the products of queries and keys; None: 1 / sqrt(head dim)."""
+    scale = sizes.head_dim**-0.5 if scale is None else scale
+    return GroupedHeads(sizes.num_heads, sizes.num_kv_heads, sizes.head_dim, scale, norms_after_rope)
 
 
 def read_experts(
@@ -156,23 +173,29 @@ def read_ends(model: StoredModel, sizes: Sizes) -> dict[str, Any]:
 
 
 def spec_of(
-    model: StoredModel, sizes: Sizes, router: RouterSpec, layers: Sequence[LayerWeights], **others: Any
+    model: StoredModel,
+    sizes: Sizes,
+    router: RouterSpec,
+    layers: Sequence[LayerWeights],
+    heads: Heads | None = None,
+    rope: RopeSpec | None = None,
+    activation: str | None = None,
+    **others: Any,
 ) -> ModelSpec:
-    """The whole model; `others`: further fields of `ModelSpec`."""
+    """The whole model. `heads`, `rope`, `activation`: where they are others than the usual ones; `others`: further
+    fields of `ModelSpec`."""
     return ModelSpec(
         family=model.family,
         hidden_dim=sizes.hidden_dim,
-        num_heads=sizes.num_heads,
-        num_kv_heads=sizes.num_kv_heads,
-        head_dim=sizes.head_dim,
-        rope_dim=sizes.rope_dim,
-        rope_base=sizes.rope_base,
+        heads=heads or grouped_heads(sizes),
+        rope=rope or read_rope(model, sizes.rope_dim),
+        window_tok=sizes.window_tok if sizes.windowed else 0,
         norm_eps=sizes.norm_eps,
         context_tok=sizes.context_tok,
         top_k=sizes.top_k,
         router=router,
         layers=tuple(layers),
-        activation=model.choice("hidden_act", {"silu": SILU, "gelu": GELU}, SILU),
+        activation=activation or model.choice("hidden_act", {"silu": SILU, "gelu": GELU}, SILU),
         **read_ends(model, sizes),
         **others,
     )

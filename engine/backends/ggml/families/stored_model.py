@@ -67,6 +67,17 @@ class StoredModel:
         self.require(key, *meanings)
         return meanings[str(self._numbers[key])] if key in self._numbers else default
 
+    def list_of(self, key: str, length: int) -> int | list[object] | None:
+        """A whole number, or a list of so many values; None where it is not there. Raises CheckpointError."""
+        value = self._value(key, False)
+        if value is False:
+            return None
+        if isinstance(value, (tuple, list)) and len(value) == length:
+            return list(value)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise self._wrong(key, value, f"a whole number, or a list of {length} values")
+        return value
+
     def says(self, key: str) -> bool:
         """Whether the key is there."""
         return key in self._numbers

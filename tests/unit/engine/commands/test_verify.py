@@ -82,11 +82,11 @@ def test_an_expert_is_left_out(
     compute = getattr(MoeLayer, part)
 
     def without_the_last(
-        layer: MoeLayer, hidden: torch.Tensor, index: torch.Tensor, weights: torch.Tensor
+        layer: MoeLayer, hidden: torch.Tensor, index: torch.Tensor, weights: torch.Tensor, *wanted: slice
     ) -> torch.Tensor:
         weights = weights.clone()
         weights[:, -1] = 0
-        result: torch.Tensor = compute(layer, hidden, index, weights)
+        result: torch.Tensor = compute(layer, hidden, index, weights, *wanted)
         return result
 
     with opened(tiny_folder("qwen3_moe")) as engine:

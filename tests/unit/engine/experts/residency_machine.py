@@ -241,7 +241,7 @@ class ResidencyMachine:
                     else:
                         assert staged is not None
                         num_bytes = self.geometry.layers[layer].expert_bytes
-                        assert bytes(staged.numpy()[:num_bytes]) == Name(layer, expert).content(num_bytes)
+                        assert bytes(staged[:num_bytes]) == Name(layer, expert).content(num_bytes)
             assert sorted(served) == sorted(absent)
         finally:
             self.cache.release(layer)

@@ -163,6 +163,21 @@ def test_a_wrong_one_still_queued_is_cancelled_and_its_victim_is_back(new_bench,
     assert counters.resident_hits == 2
 
 
+def test_a_queued_one_that_a_newer_prediction_drops_is_cancelled_before_the_step(new_bench):
+    bench = new_bench(slots=3)
+    bench.fill(0, [0, 1, 2])
+    bench.cache.prefetch(0, [5], [5, 1])
+    bench.cache.prefetch(0, [6], [6, 1])
+    assert bench.cache.is_absent(0, 5)
+    assert not bench.cache.is_absent(0, 6)
+    bench.cache.prefetch(0, [], [2, 1])
+    assert residents(bench) == {0, 1, 2}
+    assert bench.cache.counters(0).prefetch_cancelled == 2
+    bench.cache.prefetch(0, [7])
+    bench.cache.prefetch(0, [])
+    assert not bench.cache.is_absent(0, 7), "where nothing is expected nothing is known to be wrong"
+
+
 def test_a_wrong_one_on_the_link_stays_and_its_slot_is_not_touched(new_bench, pattern):
     bench = new_bench(slots=3)
     bench.fill(0, [0, 1, 2])

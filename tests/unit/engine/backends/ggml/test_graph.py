@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from engine.backends.ggml.attention_spec import RopeSpec
 from engine.backends.ggml.compute import Compute, Scratch, graph_bytes
 from engine.backends.ggml.graph import GraphBuilder, ShapeError
 from engine.backends.ggml.library import load_library
@@ -27,6 +28,7 @@ def builder() -> Iterator[GraphBuilder]:
 def test_shapes_and_types_are_checked(builder: GraphBuilder) -> None:
     matrix, rows = builder.new(F32, 64, 8), builder.new(F32, 64, 3)
     heads, ids = builder.new(F32, 16, 4, 3), builder.new(I32, 2, 1)
+    cached = builder.new(F16, 16, 1, 9)
     wrong = [
         lambda: builder.new(Q4_0, 33, 2),
         lambda: builder.new(Q4_K, 128, 2),
@@ -38,14 +40,24 @@ def test_shapes_and_types_are_checked(builder: GraphBuilder) -> None:
         lambda: builder.product_by_id(builder.new(F32, 64, 8, 5), builder.new(F32, 64, 3, 1), ids),
         lambda: builder.mul(rows, builder.new(F32, 65)),
         lambda: builder.add(rows, builder.new(F16, 64, 3)),
-        lambda: builder.rope(heads, builder.new(I32, 4), 16, 1e4, 128),
-        lambda: builder.rope(heads, builder.new(I32, 3), 18, 1e4, 128),
+        lambda: builder.rope(heads, builder.new(I32, 4), RopeSpec(16, 1e4)),
+        lambda: builder.rope(heads, builder.new(I32, 3), RopeSpec(18, 1e4)),
+        lambda: builder.rope(heads, builder.new(I32, 3), RopeSpec(16, 1e4, divisors=(1.0,) * 8)),
+        lambda: builder.rope(heads, builder.new(I32, 3), RopeSpec(16, 1e4), builder.new(F32, 8)),
         lambda: builder.write_rows(builder.new(F16, 64, 9), rows, builder.new(I64, 4)),
         lambda: builder.write_rows(builder.new(F16, 64, 9), rows, builder.new(I32, 3)),
         lambda: builder.attention(heads, builder.new(F16, 16, 3, 9), builder.new(F16, 16, 3, 9), rows, 1.0),
+        lambda: builder.attention(heads, cached, cached, builder.new(F16, 9, 3), 1.0, builder.new(F32, 3)),
+        lambda: builder.attention(heads, cached, builder.new(F16, 16, 1, 8), builder.new(F16, 9, 3), 1.0),
         lambda: builder.reshape(rows, 5, 5),
+        lambda: builder.reshape(builder.columns(rows, 0, 8), 24, 1),
+        lambda: builder.columns(rows, 60, 5),
+        lambda: builder.columns(builder.new(Q4_0, 64, 3), 16, 32),
+        lambda: builder.last_rows_by_head(builder.new(F32, 64, 8), 3, 1),
+        lambda: builder.product_by_head(builder.new(F32, 16, 5, 3), heads),
+        lambda: builder.concat(rows, builder.new(F32, 64, 4)),
         lambda: builder.gated(rows, matrix),
-        lambda: builder.first_rows(builder.new(F16, 64, 9), 4, 10),
+        lambda: builder.rows_of(builder.new(F16, 64, 9), 4, 0, 10),
         lambda: builder.strided(4096, F32, (8, 8), 2, 8 * 8 * 4 - 1),
         lambda: builder.new_at(0, F32, 4),
     ]
