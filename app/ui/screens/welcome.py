@@ -21,8 +21,12 @@ from app.settings.setting import Value
 from app.ui.screens.model_picker import about_typed, typed_model
 from app.ui.widgets.key_line import KeyLine
 from app.ui.widgets.model_list import ModelList
-from engine.config import DEMO_MODEL, EngineConfig, format_bytes
+from engine.config import DEMO_MODEL, EngineConfig, format_bytes, parse_bytes
 from engine.errors import ConfigError
+
+
+_LEAST_BYTES = 64 << 20
+"""A typed budget below this can only be a slip; what a model needs is told when it is loaded."""
 
 
 class MemoryChoice(NamedTuple):
@@ -177,7 +181,9 @@ def _complaint(text: str) -> str:
     setting = setting_named("model.memory")
     assert setting is not None
     try:
-        setting.parse(text)
+        typed = setting.parse(text)
     except ConfigError as error:
         return error.hint
+    if isinstance(typed, str) and typed and parse_bytes(typed) < _LEAST_BYTES:
+        return "The engine alone takes more: give a size such as 6GiB."
     return ""

@@ -77,6 +77,10 @@ class TestFirstRun:
         await stage.pilot.press("tab", *"lots", "enter")
         complaint = stage.app.screen.query_one("#budget-about", Static)
         await stage.until(lambda: "6GiB" in str(complaint.content))
+        stage.app.screen.query_one("#budget", Input).value = "1KB"
+        await stage.until(lambda: "takes more" in str(complaint.content))
+        await stage.pilot.press("enter")
+        assert not loads(stage)
         stage.app.screen.query_one("#budget", Input).value = "6GiB"
         await stage.pilot.press("enter")
         await stage.until(lambda: loads(stage))
