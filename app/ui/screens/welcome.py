@@ -24,7 +24,6 @@ from app.ui.widgets.model_list import ModelList
 from engine.config import DEMO_MODEL, EngineConfig, format_bytes, parse_bytes
 from engine.errors import ConfigError
 
-
 _LEAST_BYTES = 64 << 20
 """A typed budget below this can only be a slip; what a model needs is told when it is loaded."""
 
