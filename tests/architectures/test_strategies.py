@@ -73,7 +73,7 @@ def test_every_strategy_writes_the_whole_models_tokens(
             engine.set_strategy(replace(engine.config, strategy=name))
             for (ids, logits), (whole_ids, whole_logits) in zip(answers(engine), expected, strict=True):
                 assert ids == whole_ids, name
-                assert torch.equal(logits, whole_logits), name
+                assert bool((logits == whole_logits).all()), name
             engine.cache.check_integrity()
             engine.end_request()
             counters = engine.cache.total_counters()
@@ -115,5 +115,5 @@ def test_layers_whose_experts_differ_in_size_share_a_pool(tmp_path: Path) -> Non
         finally:
             engine.close()
     for (ids, logits), (whole_ids, whole_logits) in zip(found[1], found[0], strict=True):
-        assert torch.equal(logits, whole_logits)
+        assert bool((logits == whole_logits).all())
         assert ids == whole_ids

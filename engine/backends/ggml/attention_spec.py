@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
 from engine.backends.ggml.stored_weight import StoredWeight
+from engine.backends.ggml.tensor_types import BF16, F16, F32, PLAIN_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +118,16 @@ class KeyRows:
     """[rank, heads * (plain_dim + value_dim)]"""
     held: StoredWeight
     """As it is in memory; its place in a file is not used."""
+
+    @classmethod
+    def of(cls, joint: StoredWeight, num_heads: int, plain_dim: int) -> KeyRows:
+        """Of `joint` [rank, heads * (plain_dim + value_dim)]. A plain format is kept; of a quantised one the keys are
+        held as float16."""
+        type_id = joint.type_id if joint.type_id in (F32, F16, BF16) else F16
+        shape = (plain_dim, joint.shape[0], num_heads)
+        num_bytes = plain_dim * joint.shape[0] * num_heads * PLAIN_BYTES[type_id]
+        held = joint._replace(name=joint.name + " (keys)", type_id=type_id, shape=shape, num_bytes=num_bytes)
+        return cls(joint, held)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,24 +14,20 @@ from typing import Final
 
 import numpy as np
 
-from engine.backends.ggml.stored_weight import StoredWeight
+from engine.backends.ggml.stored_weight import (
+    BLOCK_VALUES,
+    BLOCKS,
+    BLOCKS_IN_PAIRS,
+    FLOATS,
+    FLOATS_IN_PAIRS,
+    TURNED,
+    StoredWeight,
+)
 from engine.backends.ggml.tensor_types import F32
 from engine.backends.ggml.weights import to_float32
 from engine.checkpoint.file_bytes import read_file
 
-FLOATS: Final = "floats"
-"""A vector as float32. One part [values]."""
-FLOATS_IN_PAIRS: Final = "floats in pairs"
-"""The same, in the order of `in_pairs`."""
-TURNED: Final = "turned"
-"""One part, of which columns are taken as rows: [out, in] -> [in, out]."""
-BLOCKS: Final = "blocks"
-"""MXFP4 of two parts: values uint8 [16, blocks, rows], scales uint8 [blocks, rows]."""
-BLOCKS_IN_PAIRS: Final = "blocks in pairs"
-"""The same, with rows in the order of `in_pairs`."""
-
 _BLOCK: Final = np.dtype([("scale", "u1"), ("values", "V16")])
-BLOCK_VALUES: Final = 32
 
 
 def in_pairs(rows: np.ndarray) -> np.ndarray:

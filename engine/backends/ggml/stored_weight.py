@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+# How a tensor may be made of stored ones (see `made_weights`):
+FLOATS: Final = "floats"
+"""A vector as float32. One part [values]."""
+FLOATS_IN_PAIRS: Final = "floats in pairs"
+"""The same, in the order of `made_weights.in_pairs`."""
+TURNED: Final = "turned"
+"""One part, of which columns are taken as rows: [out, in] -> [in, out]."""
+BLOCKS: Final = "blocks"
+"""MXFP4 of two parts: values uint8 [16, blocks, rows], scales uint8 [blocks, rows]."""
+BLOCKS_IN_PAIRS: Final = "blocks in pairs"
+"""The same, with rows in the order of `in_pairs`."""
+BLOCK_VALUES: Final = 32
+"""Of MXFP4."""
 
 
 class StoredWeight(NamedTuple):

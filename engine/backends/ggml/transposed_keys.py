@@ -13,17 +13,7 @@ from engine.backends.ggml.compute import Compute, Scratch
 from engine.backends.ggml.graph import GraphBuilder
 from engine.backends.ggml.library import Ggml
 from engine.backends.ggml.memory import Memory, values
-from engine.backends.ggml.stored_weight import StoredWeight
-from engine.backends.ggml.tensor_types import BF16, F16, F32, I32, PLAIN_BYTES
-
-
-def key_rows(joint: StoredWeight, num_heads: int, plain_dim: int) -> KeyRows:
-    """`joint`: [rank, heads * (plain_dim + value_dim)]."""
-    type_id = joint.type_id if joint.type_id in (F32, F16, BF16) else F16
-    shape = (plain_dim, joint.shape[0], num_heads)
-    num_bytes = plain_dim * joint.shape[0] * num_heads * PLAIN_BYTES[type_id]
-    held = joint._replace(name=joint.name + " (keys)", type_id=type_id, shape=shape, num_bytes=num_bytes)
-    return KeyRows(joint, held)
+from engine.backends.ggml.tensor_types import BF16, F32, I32
 
 
 def write_transposed(

@@ -21,16 +21,18 @@ LONG_QUESTION = " ".join(f"w{3 + number % 120}" for number in range(200))
 TINY = ("--model", "TINY", "--threads", "1", "--residency", "50%", "--link", "200kB/s")
 """Over this link a tiny expert takes an eighth of a second: every phase lasts."""
 FAST = TINY[:-2]
+SLOW_START = ("--backend", "transformers")
+"""It imports the model library."""
 ROOMY = ("--model", "ROOMY", *FAST[2:])
 BIG = ("--model", "BIG", "--memory", "4GiB")
 _STARTING, _READING, _PLANNING = "starting the engine", "reading the checkpoint", "planning the memory"
 _PLAIN = "is ready; the domain"
 
 PHASES = (
-    Phase("plan, importing", ("plan", *TINY), _STARTING, 0.5),
+    Phase("plan, importing", ("plan", *TINY, *SLOW_START), _STARTING, 0.5),
     Phase("ask, just started", ("ask", *TINY, "w5"), delay_s=0.3),
-    Phase("ask, importing", ("ask", *TINY, "w5"), _STARTING, 0.5),
-    Phase("ask, loading", ("ask", *TINY, "w5"), _READING),
+    Phase("ask, importing", ("ask", *TINY, *SLOW_START, "w5"), _STARTING, 0.5),
+    Phase("ask, loading", ("ask", *TINY, *SLOW_START, "w5"), _READING),
     Phase("ask, prefill", ("ask", "--json", *TINY, LONG_QUESTION), '"event": "prefill"'),
     Phase("ask, decode", ("ask", "--json", *TINY, "w5 w9"), '"event": "text"'),
     Phase("verify", ("verify", *TINY), "comparing"),

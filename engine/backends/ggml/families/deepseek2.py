@@ -26,7 +26,6 @@ from engine.backends.ggml.families.shared_parts import (
 )
 from engine.backends.ggml.families.stored_model import StoredModel
 from engine.backends.ggml.model_spec import SIGMOID, SOFTMAX, LayerWeights, ModelSpec, RouterSpec, StoredWeight
-from engine.backends.ggml.transposed_keys import key_rows
 from engine.errors import UnsupportedModelError
 
 _GATING: Final = {1: SOFTMAX, 2: SIGMOID}
@@ -144,7 +143,7 @@ def _attention(model: StoredModel, prefix: str, sizes: Sizes, heads: LatentHeads
         key_up: StoredWeight | KeyRows
         joint_dim = heads.num_heads * (heads.plain_dim + heads.value_dim)
         value_up = model.weight(prefix + "attn_kv_b.weight", heads.rank, joint_dim)
-        key_up = key_rows(value_up, heads.num_heads, heads.plain_dim)
+        key_up = KeyRows.of(value_up, heads.num_heads, heads.plain_dim)
     else:
         key_up = model.weight(prefix + "attn_k_b.weight", heads.plain_dim, heads.rank, heads.num_heads)
         value_up = model.weight(prefix + "attn_v_b.weight", heads.rank, heads.value_dim, heads.num_heads)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from engine.backends.ggml.made_weights import (
+from engine.backends.ggml.stored_weight import (
     BLOCK_VALUES,
     BLOCKS,
     BLOCKS_IN_PAIRS,
     FLOATS,
     FLOATS_IN_PAIRS,
     TURNED,
+    Made,
+    StoredWeight,
 )
-from engine.backends.ggml.stored_weight import Made, StoredWeight
 from engine.backends.ggml.tensor_types import F32, I8, MXFP4
 from engine.errors import CheckpointError
 

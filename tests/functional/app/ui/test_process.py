@@ -23,6 +23,8 @@ GONE_S = 2.0
 EXIT_CODES = {"ctrl+q": 0, "SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}
 SLOW_LINK = "200kB/s"
 """A tiny expert takes an eighth of a second."""
+SLOW_START = "transformers"
+"""The back end that imports the model library first: loading lasts."""
 LONG_QUESTION = " ".join(f"w{3 + number % 120}" for number in range(200))
 
 Open = Callable[..., Terminal]
@@ -52,9 +54,9 @@ def open_app(tiny: Path, environment: dict[str, str]) -> Iterator[Open]:
     """Opens the app on the tiny model; with `shell`, as a job of an interactive shell, `started_by` another program."""
     opened: list[Terminal] = []
 
-    def run(*, shell: bool = False, started_by: str = "") -> Terminal:
+    def run(*, shell: bool = False, started_by: str = "", backend: str = "auto") -> Terminal:
         command = [sys.executable, "-m", "app.cli", "--model", str(tiny), "--residency", "50%", "--threads", "1"]
-        command += ["--link", SLOW_LINK]
+        command += ["--link", SLOW_LINK, "--backend", backend]
         opened.append(Terminal(["bash", "--norc", "-i"] if shell else command, environment))
         if shell:
             opened[-1].send(f"{started_by} {shlex.quote(' '.join(command)) if started_by else ' '.join(command)}\n")
@@ -120,7 +122,7 @@ def _long(stage: Callable[[Terminal], None], way: str) -> object:
 def test_it_is_gone_within_two_seconds_and_leaves_no_process(
     open_app: Open, stage: Callable[[Terminal], None], way: str
 ) -> None:
-    app = open_app()
+    app = open_app(backend=SLOW_START if stage is load else "auto")
     stage(app)
     children = app.children()
     assert children
@@ -205,7 +207,7 @@ def test_a_long_stop_in_mid_answer_breaks_nothing(open_app: Open) -> None:
 
 
 def test_a_load_is_stopped_and_taken_up_again(open_app: Open) -> None:
-    app = open_app()
+    app = open_app(backend=SLOW_START)
     load(app)
     app.send(ESCAPE)
     app.see("f8 loads the model again")

@@ -180,12 +180,14 @@ async def test_what_a_growth_of_code_takes_does_not_depend_on_its_length(
     counts: list[int] = []
     tokens, parse = Lexer.get_tokens, MarkdownIt.parse
     monkeypatch.setattr(Lexer, "get_tokens", lambda self, text: counts.append(text.count("\n")) or tokens(self, text))
-    monkeypatch.setattr(MarkdownIt, "parse", lambda self, text: counts.append(text.count("\n")) or parse(self, text))
+    monkeypatch.setattr(
+        MarkdownIt, "parse", lambda self, text, *env: counts.append(text.count("\n")) or parse(self, text, *env)
+    )
     live = LiveAnswer(f"Here it is:\n\n```{language}\n")
     lines = "".join(f"x_{number} = {number} + 1\n" for number in range(25))
     async with Bench(live).run_test(size=(40, 30)) as pilot:
         await _work_of(lambda _: live.grow(lines), counts, pilot.pause)
-        assert live.size.height == 2 + 20 * 25
+        assert live.size.height == 3 + 20 * 25
 
 
 @pytest.mark.parametrize("text", ["A line of thought.\n" * 20, "some words more " * 30], ids=["lines", "one line"])
@@ -211,7 +213,9 @@ async def test_what_a_growth_of_thinking_takes_does_not_depend_on_its_length(tex
 def test_a_long_block_is_laid_out_anew_the_more_seldom_the_longer_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     counts: list[int] = []
     parse = MarkdownIt.parse
-    monkeypatch.setattr(MarkdownIt, "parse", lambda self, text: counts.append(text.count("\n")) or parse(self, text))
+    monkeypatch.setattr(
+        MarkdownIt, "parse", lambda self, text, *env: counts.append(text.count("\n")) or parse(self, text, *env)
+    )
     live = LiveAnswer("| a | b |\n|---|---|\n")
     works = []
     for _ in range(20):
