@@ -132,7 +132,7 @@ def test_thinking_is_chosen_where_the_model_has_a_choice(
 ) -> None:
     play(say_paris)
     assert cli.main(["ask", "--thinking", "off", "hi"]) == cli.EXIT_USAGE
-    assert "cannot be told to think 'off'" in capsys.readouterr().err
+    assert "no thinking choice 'off'" in capsys.readouterr().err
     monkeypatch.setattr("tests.functional.app.fake_engine.READY", replace(READY, thinking_choices=("off", "on")))
     engine = play(say_paris)
     assert cli.main(["ask", "--thinking", "off", "hi"]) == 0

@@ -142,7 +142,7 @@ def test_an_answer_that_was_cut_is_continued(chat: Chat) -> None:
         ("/delete", "There is no answer yet."),
         ("/undo", "Nothing was deleted."),
         ("/export", "There is nothing to export yet."),
-        ("/thinking high", "cannot be told to think 'high'"),
+        ("/thinking high", "no thinking choice 'high'"),
     ],
 )
 def test_a_wrong_command_is_told_and_the_chat_goes_on(

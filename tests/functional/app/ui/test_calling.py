@@ -47,7 +47,7 @@ async def test_a_long_answer_is_told_in_any_case(
     stage.settings.hold({"screen.notify_after": 1})
     stage.app.answer_clock.now = iter((0.0, 41.0)).__next__
     await _answer(stage)
-    assert sent == ["\x1b]9;moe-chat: The answer is there, after 41 s.\x1b\\"]
+    assert sent == ["\x1b]9;moe-chat: The answer is complete, after 41 s.\x1b\\"]
 
 
 async def test_nothing_is_sent_unless_it_is_asked_for(stage: Stage, sent: list[str]) -> None:

@@ -217,7 +217,7 @@ async def test_export(shelf: Shelf, suffix: str) -> None:
     await shelf.pilot.press("ctrl+s")
     line.value = f"out.{suffix}"
     await shelf.pilot.press("enter")
-    await shelf.until(lambda: "there already" in shelf.note)
+    await shelf.until(lambda: "exists already" in shelf.note)
 
 
 async def test_import(shelf: Shelf) -> None:

@@ -100,7 +100,7 @@ def test_lone_surrogates_are_replaced(store: ChatStore) -> None:
 
 def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
     path = export.write_file(tmp_path / "chat.md", "one")
-    with pytest.raises(ExportError, match="there already"):
+    with pytest.raises(ExportError, match="exists already"):
         export.write_file(path, "two")
     assert path.read_text() == "one"
     with pytest.raises(ExportError, match="cannot be written"):
