@@ -25,6 +25,7 @@ LONG = [[2000, 4], [7900, 8]]
 """Questions as [words, tokens of the answer]."""
 _ROLES_TOK = 2
 """`User:` before a question and `Assistant:` behind it: these models have no chat template."""
+OPTIONS = {"residency": 0.5, "backend": "transformers"}
 
 
 @pytest.fixture
@@ -72,7 +73,7 @@ def require_inside(name: str, found: dict[str, Any]) -> None:
 @pytest.mark.parametrize("name", WIDE)
 def test_wide_attention_and_long_prompts_stay_inside(name: str, group: Path, tmp_path: Path) -> None:
     folder = save_wide(tmp_path / "model", name)
-    found = drive(group, folder, {"residency": 0.5, "context_tok": CONTEXT_TOK}, LONG)
+    found = drive(group, folder, {**OPTIONS, "context_tok": CONTEXT_TOK}, LONG)
     require_inside(name, found)
     assert [prompt_tok - _ROLES_TOK for _, prompt_tok, _ in found["answers"]] == [words for words, _ in LONG]
 
@@ -82,19 +83,19 @@ def test_wide_attention_and_long_prompts_stay_inside(name: str, group: Path, tmp
 def test_twenty_questions_in_a_row_stay_inside(group: Path, tmp_path: Path) -> None:
     folder = save_wide(tmp_path / "model", "qwen3_moe")
     questions = [[50 + 60 * (number % 5), 12] for number in range(20)]
-    require_inside("twenty questions", drive(group, folder, {"residency": 0.5, "context_tok": 2048}, questions))
+    require_inside("twenty questions", drive(group, folder, {**OPTIONS, "context_tok": 2048}, questions))
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_a_short_context_of_wide_latent_attention_stays_inside(group: Path, tmp_path: Path) -> None:
     folder = save_wide(tmp_path / "model", "deepseek_v3")
-    require_inside("deepseek_v3", drive(group, folder, {"residency": 0.5, "context_tok": 1024}, [[900, 4]]))
+    require_inside("deepseek_v3", drive(group, folder, {**OPTIONS, "context_tok": 1024}, [[900, 4]]))
 
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_ggml_stays_inside(group: Path, tmp_path: Path) -> None:
     folder = save_wide(tmp_path / "model", "qwen3_moe")
-    options = {"residency": 0.5, "context_tok": CONTEXT_TOK, "backend": "ggml"}
+    options = {**OPTIONS, "context_tok": CONTEXT_TOK, "backend": "ggml"}
     require_inside("qwen3_moe on ggml", drive(group, folder, options, LONG))
