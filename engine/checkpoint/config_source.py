@@ -3,7 +3,6 @@ and tokenizer are fetched."""
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -13,10 +12,8 @@ from engine.checkpoint.config_file import CONFIG_FILE
 from engine.checkpoint.config_summary import has_config
 from engine.checkpoint.hub_gguf import hub_name
 from engine.checkpoint.tokenizer_files import has_vocabulary
-from engine.child_process import answers_on_stdout, end_with_parent
 from engine.errors import ModelNotFoundError
 
-_WANTED = ["*.json", "*.jinja", "*.txt", "*.model", "*.tiktoken"]
 _UNWANTED = ["*/*", "*.index.json"]
 
 
@@ -62,10 +59,10 @@ def serve(repo_id: str, say: Callable[[dict[str, object]], None]) -> None:
     """The child's work: fetches the small files, and says their folder, or the reason why not."""
     import huggingface_hub
 
-    from engine.checkpoint.hub_child import reason_of
+    from engine.checkpoint.hub_child import SMALL_FILES, reason_of
 
     try:
-        folder = huggingface_hub.snapshot_download(repo_id, allow_patterns=_WANTED, ignore_patterns=_UNWANTED)
+        folder = huggingface_hub.snapshot_download(repo_id, allow_patterns=SMALL_FILES, ignore_patterns=_UNWANTED)
         if not has_config(Path(folder)):
             say({"reason": "unsupported", "detail": "it has no config.json."})
             return
@@ -76,13 +73,7 @@ def serve(repo_id: str, say: Callable[[dict[str, object]], None]) -> None:
         say({"place": folder})
 
 
-def main() -> None:
-    """The child process, `... REPO_ID PARENT_PID`, as `hub_download` has it."""
-    os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
-    end_with_parent(int(sys.argv[2]))
-    answers = answers_on_stdout()
-    serve(sys.argv[1], lambda answer: print(json.dumps(answer), file=answers))
-
-
 if __name__ == "__main__":
-    main()
+    from engine.checkpoint.hub_child import run_as_child
+
+    run_as_child(serve)

@@ -26,7 +26,7 @@ WANTED = ["*.json", "*.jinja", "*.txt", "*.model", "*.tiktoken", "*.safetensors"
 UNWANTED = ["*/*", "consolidated*"]
 """Folders and `consolidated` files hold the same weights once more, in their makers' own layout."""
 
-_SMALL_FILES = WANTED[:-1]
+SMALL_FILES = WANTED[:-1]
 _NUM_WORKERS = 2
 """Files fetched at a time: as many are lost when a download is stopped."""
 _SPARE_BYTES = 200 * 10**6
@@ -166,7 +166,7 @@ def _checkpoint(repo_id: str) -> str:
     import huggingface_hub
 
     folder = ""
-    for wanted in (_SMALL_FILES, WANTED):
+    for wanted in (SMALL_FILES, WANTED):
         folder = huggingface_hub.snapshot_download(
             repo_id, allow_patterns=wanted, ignore_patterns=UNWANTED, max_workers=_NUM_WORKERS
         )
@@ -179,13 +179,14 @@ def _gguf(repo_id: str, model: HubGguf, say: Callable[[dict[str, object]], None]
     return str(places[0])
 
 
-def main() -> None:
-    """Ends with its parent, and keeps its standard output for what it has to say."""
+def run_as_child(serve_name: Callable[[str, Callable[[dict[str, object]], None]], None]) -> None:
+    """Serves the name on the command line, `... NAME PARENT_PID`. Ends with its parent, and keeps its standard output
+    for what it has to say."""
     os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
     end_with_parent(int(sys.argv[2]))
     answers = answers_on_stdout()
-    serve(sys.argv[1], lambda answer: print(json.dumps(answer), file=answers))
+    serve_name(sys.argv[1], lambda answer: print(json.dumps(answer), file=answers))
 
 
 if __name__ == "__main__":
-    main()
+    run_as_child(serve)

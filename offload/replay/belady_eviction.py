@@ -7,11 +7,12 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
+from offload.policies.eviction import EvictionPolicy
 from offload.replay.belady import next_uses
 from offload.replay.trace import RoutingTrace, max_experts
 
 
-class BeladyEviction:
+class BeladyEviction(EvictionPolicy):
     """Evicts the expert whose next use in the trace is the latest, or that is not used again.
 
     After L. A. Belady (IBM Systems Journal 5(2), 1966), the MIN algorithm, bound to the rules of the cache: the running
@@ -45,10 +46,6 @@ class BeladyEviction:
     def leave(self, group: int, layer: int, expert: int) -> None:
         """See EvictionPolicy."""
         self._residents[group].discard((layer, expert))
-
-    def unwanted(self, group: int, layer: int, experts: Sequence[int]) -> Sequence[tuple[int, int]]:
-        """See EvictionPolicy: what is resident stays until its slot is needed."""
-        return ()
 
     def victims(
         self,

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from engine.checkpoint.architectures import DENSE, GGUF_FAMILIES
-from engine.checkpoint.gguf.header import GgufFile, read_gguf
+from engine.checkpoint.gguf.header import GgufFile
 from engine.checkpoint.gguf.metadata import Metadata
 from engine.checkpoint.gguf.values import Strings
 from engine.errors import UnsupportedModelError
@@ -34,11 +33,6 @@ class GgufSummary(NamedTuple):
     """How its weights are stored, the largest share of the bytes first."""
     problem: str
     """Why it cannot be run; empty: nothing in the header speaks against it."""
-
-
-def summarise_gguf(path: Path) -> GgufSummary:
-    """Reads the header. Raises CheckpointError and UnsupportedModelError, see `read_gguf`, and OSError."""
-    return summary_of(read_gguf(path))
 
 
 def summary_of(file: GgufFile) -> GgufSummary:

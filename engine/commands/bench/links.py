@@ -3,8 +3,11 @@ emulated."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from engine.backends.offloaded_model import OffloadedModel
 from engine.config import parse_rate
+from engine.errors import ConfigError
 
 OWN = "own"
 COPY_HIDDEN, RATIO_OF_PAPER = "A", "B"
@@ -18,6 +21,14 @@ def check_link(name: str) -> None:
     """Raises ConfigError for a name that is neither a link's nor a bandwidth."""
     if name not in (OWN, COPY_HIDDEN, RATIO_OF_PAPER):
         parse_rate(name)
+
+
+def check_fixed_links(names: Sequence[str], why: str) -> None:
+    """As `check_link`, for benches that do not calibrate B: `why`, a sentence. Raises ConfigError."""
+    for name in names:
+        check_link(name)
+        if name == RATIO_OF_PAPER:
+            raise ConfigError(why, "Take A, own or a bandwidth.")
 
 
 def fixed_rate(name: str, engine: OffloadedModel, layer_s: float) -> float | None:

@@ -21,11 +21,13 @@ from engine.commands.bench.workload import (
     Run,
     Task,
     all_slots,
+    best_bytes_per_s,
     engine_for_bench,
+    fewest_loads,
     first_experts,
-    interleaved,
     layer_time_s,
     make_tasks,
+    run_interleaved,
     run_task,
     share_of_experts,
 )
@@ -168,13 +170,13 @@ class _Bench:
         return run_task(self._engine, self._config(name, rate), slots, task, warm)
 
     def _compare(self, link: str, rate: float | None, layer_s: float, tasks: Sequence[Task]) -> list[VariantRow]:
-        runs = {name: list[Run]() for name in self._names}
-        pairs = interleaved(self._names, tasks, lambda name, task: self._run(name, rate, task))
-        for done, (name, run) in enumerate(pairs, start=1):
-            runs[name].append(run)
-            self._on_progress(f"link {link}", done, len(runs) * len(tasks))
-        seen = [run.best_bytes_per_s for many in runs.values() for run in many if run.best_bytes_per_s is not None]
-        bytes_per_s = rate or max(seen, default=None)
+        runs = run_interleaved(
+            self._names,
+            tasks,
+            lambda name, task: self._run(name, rate, task),
+            lambda done, total: self._on_progress(f"link {link}", done, total),
+        )
+        bytes_per_s = rate or best_bytes_per_s(runs)
         load_ms = self._expert_bytes / bytes_per_s * 1000 if bytes_per_s else 0.0
         floor_ms = statistics.fmean(time for run in runs[FLOOR] for time in run.tpot_ms)
         times = StepTimes(layer_s, self._engine.expert_compute_s, floor_ms / 1000)
@@ -185,7 +187,7 @@ class _Bench:
                 name,
                 runs[name],
                 runs[BASELINE],
-                self._bound(name, tasks, runs[name]),
+                fewest_loads(tasks, runs[name], self._slots_of(name)),
                 load_ms,
                 floor_ms,
                 baseline_s / own_s if baseline_s is not None and own_s is not None else None,
@@ -209,11 +211,6 @@ class _Bench:
             for task, run in zip(tasks, runs, strict=True)
         ]
         return statistics.fmean(run.tpot_s() for run in virtual)
-
-    def _bound(self, name: str, tasks: Sequence[Task], runs: Sequence[Run]) -> int:
-        """The fewest loads any policy could make with these bytes, from what was resident when decode began."""
-        slots = self._slots_of(name)
-        return sum(belady_pool_loads(task.trace, slots, run.initial) for task, run in zip(tasks, runs, strict=True))
 
     def _evictions(self, tasks: Sequence[Task]) -> tuple[dict[str, object], list[str]]:
         """Loads by eviction policy and domain, replayed on the recorded routing, and the bound."""

@@ -14,7 +14,7 @@ from itertools import product
 from time import perf_counter
 
 from engine.backends.offloaded_model import OffloadedModel
-from engine.commands.bench.links import RATIO_OF_PAPER, check_link, fixed_rate, link_label
+from engine.commands.bench.links import check_fixed_links, fixed_rate, link_label
 from engine.commands.bench.workload import (
     engine_for_bench,
     first_experts,
@@ -25,7 +25,6 @@ from engine.commands.bench.workload import (
 )
 from engine.commands.task_outcome import OnTaskProgress, TaskOutcome
 from engine.config import FULL_LAYER, RING, EngineConfig
-from engine.errors import ConfigError
 from engine.experts.prefill import LayerPrefill
 from engine.profiles.prompt_sets import shipped_domains
 from offload.slot_groups import SlotGroups
@@ -54,10 +53,7 @@ def bench_prefill(
 ) -> TaskOutcome:
     """Runs with half of the experts resident, outside the budget, and restores the engine afterwards. Raises
     ConfigError, WaitCancelled."""
-    for link in links:
-        check_link(link)
-        if link == RATIO_OF_PAPER:
-            raise ConfigError("Link B is calibrated on decode.", "Take A, own or a bandwidth.")
+    check_fixed_links(links, "Link B is calibrated on decode.")
     with engine_for_bench(engine, is_cancelled) as base:
         return _Bench(engine, base, 2 if is_quick else 5, on_progress).run(links)
 

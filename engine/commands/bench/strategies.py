@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from engine.backends.offloaded_model import OffloadedModel
-from engine.commands.bench.links import COPY_SHARE_OF_LAYER, RATIO_OF_PAPER, check_link, fixed_rate, link_label
+from engine.commands.bench.links import COPY_SHARE_OF_LAYER, check_fixed_links, fixed_rate, link_label
 from engine.commands.bench.recovery import recovery_after_change
 from engine.commands.bench.report import VariantRow
 from engine.commands.bench.strategy_rows import StrategyRow, StrategySetup, rows_as_lines, setups
@@ -22,11 +22,13 @@ from engine.commands.bench.workload import (
     Run,
     Task,
     all_slots,
+    best_bytes_per_s,
     engine_for_bench,
+    fewest_loads,
     first_experts,
-    interleaved,
     layer_time_s,
     make_tasks,
+    run_interleaved,
     run_task,
     share_of_experts,
 )
@@ -34,7 +36,6 @@ from engine.commands.domain_profiles import PREDICTOR_SHARE
 from engine.commands.routing_recording import record_routing
 from engine.commands.task_outcome import OnTaskProgress, TaskOutcome
 from engine.config import STRATEGIES, EngineConfig
-from engine.errors import ConfigError
 from engine.experts.expert_runtime import depth_in_effect
 from engine.profiles.past_requests import PastRequests
 from engine.profiles.predictor_store import Trained
@@ -45,7 +46,6 @@ from offload.policies.inputs import PolicyInputs
 from offload.policies.slot_planning.curve import mean_curves
 from offload.policies.slot_planning.nonuniform import plan_nonuniform
 from offload.replay.activation_requests import match_cost_s, request_matrices
-from offload.replay.belady import belady_pool_loads
 from offload.replay.profile import DomainProfile, build_profile
 from offload.replay.selection_statistics import Accuracy, accuracy_of, inference_cost_s
 from offload.replay.trace import RoutingTrace
@@ -65,10 +65,7 @@ def bench_strategies(
 
     Raises ConfigError, WaitCancelled.
     """
-    for link in links:
-        check_link(link)
-        if link == RATIO_OF_PAPER:
-            raise ConfigError("Link B is calibrated by the bench of policies.", "Take A, own or a bandwidth.")
+    check_fixed_links(links, "Link B is calibrated by the bench of policies.")
     kept = engine.past_requests, engine.load_predictor
     try:
         with engine_for_bench(engine, is_cancelled) as base:
@@ -158,7 +155,10 @@ class _Bench:
             self._predictors[domain] = train_predictor(trace, rules, progress, is_cancelled)
 
     def _collection(self) -> ActivationCollection:
-        collection = ActivationCollection(self._geometry)
+        return self._fill(ActivationCollection(self._geometry))
+
+    def _fill(self, collection: ActivationCollection) -> ActivationCollection:
+        """Adds the past requests to `collection`, and returns it."""
         for matrix in self._matrices:
             collection.add(matrix)
         return collection
@@ -166,8 +166,7 @@ class _Bench:
     def _run(self, setup: StrategySetup, rate: float | None, task: Task) -> Run:
         """From the same past requests every time: what a task leaves behind is forgotten."""
         past = PastRequests(self._engine.fingerprint, self._geometry, is_kept=False)
-        for matrix in self._matrices:
-            past.collection.add(matrix)
+        self._fill(past.collection)
         self._engine.past_requests = past
         self._engine.load_predictor = lambda domain: self._predictors[task.domain].predictor
         config = replace(setup.config, link_bytes_per_s=rate)
@@ -179,21 +178,18 @@ class _Bench:
     def _compare(
         self, stage: str, table: dict[str, StrategySetup], rate: float | None, times: StepTimes, tasks: Sequence[Task]
     ) -> list[StrategyRow]:
-        runs: dict[str, list[Run]] = {name: [] for name in table}
-        pairs = interleaved(STRATEGIES, tasks, lambda name, task: self._run(table[name], rate, task))
-        for done, (name, run) in enumerate(pairs, start=1):
-            runs[name].append(run)
-            self._on_progress(stage, done, len(table) * len(tasks))
-        seen = [run.best_bytes_per_s for many in runs.values() for run in many if run.best_bytes_per_s is not None]
-        bytes_per_s = rate or max(seen, default=1e9)
+        runs = run_interleaved(
+            STRATEGIES,
+            tasks,
+            lambda name, task: self._run(table[name], rate, task),
+            lambda done, total: self._on_progress(stage, done, total),
+        )
+        bytes_per_s = rate or best_bytes_per_s(runs) or 1e9
         modelled = {name: self._modelled_s(table[name], tasks, runs[name], bytes_per_s, times) for name in table}
         load_ms = self._geometry.largest_expert_bytes / bytes_per_s * 1000
         rows = []
         for name, setup in table.items():
-            loads = sum(
-                belady_pool_loads(task.trace, setup.groups.shares, run.initial)
-                for task, run in zip(tasks, runs[name], strict=True)
-            )
+            loads = fewest_loads(tasks, runs[name], setup.groups.shares)
             measured = VariantRow.of(
                 *(name, runs[name], runs[BASELINE], loads, load_ms, times.token_s * 1000),
                 modelled_speedup=modelled[BASELINE] / modelled[name],

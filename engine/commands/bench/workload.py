@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -20,6 +20,7 @@ from engine.profiles.prompt_sets import shipped_domains, shipped_prompts
 from engine.sampling.sampler import Sampler
 from offload.counters import Counters
 from offload.errors import WaitCancelled
+from offload.replay.belady import belady_pool_loads
 from offload.replay.trace import RoutingTrace
 from offload.replay.trace_writer import TraceWriter
 from offload.residency.warming import warm_layers
@@ -235,10 +236,29 @@ def _steps_between(ends: list[tuple[int, float]]) -> list[float]:
     return [b[1] - a[1] for a, b in pairwise(decode) if b[0] == a[0] + 1]
 
 
-def interleaved(
-    names: Sequence[str], tasks: Sequence[Task], run: Callable[[str, Task], Run]
-) -> Iterator[tuple[str, Run]]:
-    """Runs every variant on every task; every second task takes the variants in reverse order."""
+def run_interleaved(
+    names: Sequence[str],
+    tasks: Sequence[Task],
+    run: Callable[[str, Task], Run],
+    on_progress: Callable[[int, int], None],
+) -> dict[str, list[Run]]:
+    """Runs every variant on every task; every second task takes the variants in reverse order. By variant, its runs in
+    the order of `tasks`. `on_progress` is told how many runs of how many are done."""
+    runs: dict[str, list[Run]] = {name: [] for name in names}
     for number, task in enumerate(tasks):
-        for name in names if number % 2 == 0 else list(reversed(names)):
-            yield name, run(name, task)
+        order = names if number % 2 == 0 else list(reversed(names))
+        for place, name in enumerate(order, start=1):
+            runs[name].append(run(name, task))
+            on_progress(number * len(names) + place, len(names) * len(tasks))
+    return runs
+
+
+def best_bytes_per_s(runs: Mapping[str, Sequence[Run]]) -> float | None:
+    """The highest bandwidth measured in any run; None where nothing was copied."""
+    seen = [run.best_bytes_per_s for many in runs.values() for run in many if run.best_bytes_per_s is not None]
+    return max(seen, default=None)
+
+
+def fewest_loads(tasks: Sequence[Task], runs: Sequence[Run], slots: Sequence[int]) -> int:
+    """The fewest loads any policy could make with these slots' bytes, from what was resident when decode began."""
+    return sum(belady_pool_loads(task.trace, slots, run.initial) for task, run in zip(tasks, runs, strict=True))

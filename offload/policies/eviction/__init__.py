@@ -50,8 +50,8 @@ class EvictionPolicy(Protocol):
 
     def unwanted(self, group: int, layer: int, experts: Sequence[int]) -> Sequence[tuple[int, int]]:
         """Residents of the group, as (layer, expert), to be dropped at once, now that `layer` was routed to `experts`;
-        () for policies that keep everything until a slot is needed. Called after `observe`; changes nothing."""
-        ...
+        by default (), and what is resident stays until its slot is needed. Called after `observe`; changes nothing."""
+        return ()
 
     def victims(
         self,

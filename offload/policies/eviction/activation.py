@@ -7,9 +7,10 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from offload.policies.activations.tracker import ActivationTracker
+from offload.policies.eviction import EvictionPolicy
 
 
-class ActivationEviction:
+class ActivationEviction(EvictionPolicy):
     """Evicts the resident of the lowest p = (EAM[layer, expert] + epsilon)(1 - layer/L) / row sum.
 
     After "MoE-Infinity: Sparsity-Aware Expert Cache", section on caching: it also prefers to keep early layers, where
@@ -34,10 +35,6 @@ class ActivationEviction:
     def leave(self, group: int, layer: int, expert: int) -> None:
         """See EvictionPolicy."""
         self._residents[group][layer, expert] = False
-
-    def unwanted(self, group: int, layer: int, experts: Sequence[int]) -> Sequence[tuple[int, int]]:
-        """See EvictionPolicy: what is resident stays until its slot is needed."""
-        return ()
 
     def victims(
         self,

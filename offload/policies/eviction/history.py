@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from offload.geometry import Geometry
+from offload.policies.eviction import EvictionPolicy
 
 _RESCALE_AT = 1e100
 _SMALLEST_SPREAD = 1e-30
@@ -60,7 +61,7 @@ class _LayerHistory:
         """The residents without scores, lowest first; None: to be sorted anew."""
 
 
-class HistoryEviction:
+class HistoryEviction(EvictionPolicy):
     """Evicts the expert with the lowest routing-history score.
 
     After "MoE-CORE: Coordinated Expert Offload", section "Mechanism": the score combines the selection count over a
@@ -108,10 +109,6 @@ class HistoryEviction:
         history = self._layers[layer]
         history.residents.discard(expert)
         history.ranked = None
-
-    def unwanted(self, group: int, layer: int, experts: Sequence[int]) -> Sequence[tuple[int, int]]:
-        """See EvictionPolicy: what is resident stays until its slot is needed."""
-        return ()
 
     def victims(
         self,

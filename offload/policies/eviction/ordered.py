@@ -6,13 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
+from offload.policies.eviction import EvictionPolicy
 from offload.policies.eviction.rank_order import RankOrder
 
 if TYPE_CHECKING:
     import numpy as np
 
 
-class OrderedEviction(ABC):
+class OrderedEviction(EvictionPolicy, ABC):
     """An EvictionPolicy over a `RankOrder`."""
 
     def __init__(self) -> None:
@@ -33,10 +34,6 @@ class OrderedEviction(ABC):
     def leave(self, group: int, layer: int, expert: int) -> None:
         """See EvictionPolicy."""
         self._order.leave(group, layer, expert)
-
-    def unwanted(self, group: int, layer: int, experts: Sequence[int]) -> Sequence[tuple[int, int]]:
-        """See EvictionPolicy: what is resident stays until its slot is needed."""
-        return ()
 
     def victims(
         self,
