@@ -75,6 +75,8 @@ class GgmlDecoder(DecodeLoop):
         spec, chunk_tok = self._spec, self._chunk_tok
         self._token = PromptStates(spec, 1)
         self._embedding.keep_graph(self._token.residual_at)
+        self.expert_input = self._token.normed, self._token.normed_at
+        """What experts are given in decode, float32 [1, hidden], and its address: always the same memory."""
         self._prompt: PromptStates | None = None
         experts = num_experts_of(spec)
         self._step_inputs, self._chunk_inputs = ForwardInputs(self.cache, 1), ForwardInputs(self.cache, chunk_tok)
