@@ -171,7 +171,7 @@ class GgmlDecoder(DecodeLoop):
         """See DecodeLoop: all of it."""
         return num_prompt_tok - start
 
-    def prefill(self, prompt: Sequence[int], on_progress: Callable[[int], None]) -> np.ndarray:
+    def _prefill(self, prompt: Sequence[int], on_progress: Callable[[int], None]) -> np.ndarray:
         """See DecodeLoop. A prompt that is stopped leaves nothing behind of what was computed; where
         it wrote over a window that the tokens before it need, the cache is emptied."""
         start, tokens = len(self.cache.tokens), list(prompt[len(self.cache.tokens) :])
