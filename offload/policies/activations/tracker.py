@@ -31,6 +31,8 @@ class ActivationTracker:
         self._is_decode = False
         self._products, self._cosines = np.zeros((2, collection.capacity), np.float32)
         self._distance = (1 - np.arange(shape[0]) / max(shape[0], 1)).astype(np.float32)[:, None]
+        self.running_layer = shape[0]
+        """The last layer of the running decode iteration that was routed; behind all layers where none runs."""
         self.match: int | None = None
         """The entry of the collection that the iteration resembles most; that of the last layer or iteration until the
         next is known."""
@@ -47,7 +49,7 @@ class ActivationTracker:
 
     def begin_iteration(self, *, is_decode: bool) -> None:
         """See RoutingObserver."""
-        self._is_decode = is_decode
+        self._is_decode, self.running_layer = is_decode, self.collection.shape[0]
         self._products[:] = 0
         if self._version != self.collection.version:
             self._forget_match()
@@ -62,6 +64,7 @@ class ActivationTracker:
             self._keep = None
         if not self._is_decode or not self.collection.size:
             return
+        self.running_layer = layer
         self.collection.add_products(layer, experts, self._products)
         np.multiply(self._products, self.collection.inverse_lengths[layer], out=self._cosines)
         best = int(self._cosines.argmax())
