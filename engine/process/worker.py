@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import gc
 import os
 import queue
-import sys
 import traceback
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -45,6 +42,7 @@ from engine.events import (
     TaskProgress,
     TurnEnded,
 )
+from engine.plan import machine
 from engine.process.failures import failure_of
 
 if TYPE_CHECKING:
@@ -82,7 +80,11 @@ class Worker:
         self._inbox.close()
 
     def _next(self) -> Command:
-        """The next command, waited for; where none is there what was interrupted."""
+        """The next command, waited for; where none is there what was interrupted. The wait is used to fill slots."""
+        if self._session is not None and self._paused is None:
+            from engine.process.slot_filling import fill_slots
+
+            fill_slots(self._session, self._inbox.newcomers())
         with contextlib.suppress(queue.Empty):
             return self._inbox.commands.get(block=self._paused is None)
         paused, self._paused = self._paused, None
@@ -153,7 +155,7 @@ class Worker:
         from engine.process.weights_watch import WeightsWatch
 
         self._unload()
-        _give_memory_back()
+        machine.give_memory_back()
         inbox, outbox, config = self._inbox, self._outbox, command.config
         outbox.put(LoadProgress("reading the checkpoint", 0, 0, ""))
         self._session = Session(
@@ -292,11 +294,3 @@ class Worker:
             return session.profiles.show(command.domain, command.has_plan)
         assert isinstance(command, DeleteProfile), command
         return session.profiles.delete(command.domain)
-
-
-def _give_memory_back() -> None:
-    """A model is full of cycles, and the allocator keeps what was freed: the next one's budget would count both."""
-    gc.collect()
-    if sys.platform == "linux":
-        with contextlib.suppress(AttributeError):  # not every C library has it
-            ctypes.CDLL(None).malloc_trim(0)
