@@ -233,7 +233,7 @@ def check_that_a_load_has_its_own_mode(engine: RunningEngine, tiny: Path) -> Non
         engine.client.send(SetMode(then))
         ready = engine.load(tiny, mode=mode)
         assert dict(ready.effective)["mode"].startswith(mode)
-        engine.until_snapshot(lambda snapshot: (snapshot.phase, snapshot.mode) == ("idle", mode))
+        engine.until_snapshot(lambda snapshot, mode=mode: (snapshot.phase, snapshot.mode) == ("idle", mode))
         engine.client.send(Load(config_of(tiny, mode=mode)))
         engine.client.send(SetMode(then))
         assert dict(engine.until(EngineReady).effective)["mode"].startswith(then)
