@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import gc
 import os
 import resource
 import sys
@@ -47,14 +44,6 @@ def reset_peak_rss() -> bool:
         return False
     _peaks_before_reset.append(peak_bytes or 0)
     return peak_bytes is not None
-
-
-def give_memory_back() -> None:
-    """A model is full of cycles, and the allocator keeps what was freed: the next one's budget would count both."""
-    gc.collect()
-    if sys.platform == "linux":
-        with contextlib.suppress(AttributeError):  # not every C library has it
-            ctypes.CDLL(None).malloc_trim(0)
 
 
 def num_cores() -> int:
