@@ -65,7 +65,7 @@ class _Fetching:
     staying: frozenset[int]
     """Experts for which decode slots are empty."""
     width: int
-    """Experts started at once."""
+    """Experts started at once: all where each has a decode slot."""
     reads_ahead: bool
     started: deque[tuple[int, Lease, bool]] = field(default_factory=deque)
     """(expert, its slot, whether that is one of the ring's), in order."""
@@ -87,24 +87,26 @@ class RingPrefill:
         self._ahead_layer, self._ahead_end, self._num_ahead = -1, 0, 0
         """The layer whose experts are read before its routing is known, up to which one, and how many those are."""
         self._ahead: dict[int, Lease] = {}
-        """Those of them that are in the ring, or on their way there; the others are in empty decode slots."""
+        """Those of them, in the ring or on their way there."""
+        self._filled_ahead: set[int] = set()
+        """Later layers whose experts are on their way to their slots, which are locked."""
 
     def fetch(self, layer: int, experts: Sequence[int], by_use: Sequence[int], num_tok: int) -> Generator[Fetched]:
         """See ExpertPrefill."""
         self.served[RING] += 1
-        num_experts = self._geometry.layers[layer].num_experts
-        num_absent = sum(not self._cache.is_resident(layer, expert) for expert in range(num_experts))
-        ahead = self._take_ahead(layer)
+        ahead, reads_ahead = self._take_ahead(layer), self._reads_ahead(layer, len(experts), num_tok)
         unread = [expert for expert in by_use if expert not in ahead and self._cache.is_absent(layer, expert)]
         staying = frozenset(unread[: self._cache.num_empty_slots(layer)])
-        width = self._ring.num_slots * (2 if not ahead and len(staying) == len(unread) else 1)
-        fetching = _Fetching(layer, deque(experts), staying, width, len(experts) >= _READ_AHEAD_SHARE * num_absent)
+        width = len(experts) if not ahead and len(staying) == len(unread) else self._ring.num_slots
+        fetching = _Fetching(layer, deque(experts), staying, width, reads_ahead)
         while fetching.waiting and fetching.waiting[0] in ahead:  # in another order they would block the ring
             expert = fetching.waiting.popleft()
             fetching.started.append((expert, ahead.pop(expert), True))
         for lease in ahead.values():
             self._ring.free(lease.slot)
         self._fill(fetching)
+        if reads_ahead and not fetching.waiting and self._cache.holds_all(layer):
+            self._fill_ahead(layer + 1)
         return self._arriving(fetching)
 
     def _arriving(self, fetching: _Fetching) -> Generator[Fetched]:
@@ -142,36 +144,61 @@ class RingPrefill:
         num_bytes = self._geometry.layers[layer].expert_bytes
         return self._ring.load(layer, expert, num_bytes, self._is_cancelled)
 
+    def _reads_ahead(self, layer: int, num_fetched: int, num_tok: int) -> bool:
+        """Whether nearly all experts of the next layer will be used: as of this one's absent ones, or, where all are
+        resident, as an even routing would."""
+        shape = self._geometry.layers[layer]
+        num_absent = sum(not self._cache.is_resident(layer, expert) for expert in range(shape.num_experts))
+        if not num_absent:
+            return num_tok * shape.top_k >= 2 * shape.num_experts
+        return num_fetched >= _READ_AHEAD_SHARE * num_absent
+
     def _take_ahead(self, layer: int) -> dict[int, Lease]:
+        self._filled_ahead.discard(layer)
         if self._ahead_layer != layer:
             return {}
         ahead, self._ahead, self._ahead_layer = self._ahead, {}, -1
         return ahead
 
     def _read_ahead(self, layer: int) -> None:
-        """Loads the next layer's first absent experts into free slots of the ring, or decode slots that can hold all;
-        where some of these are empty, they are kept for the most used experts, which are not known yet. Not the last
-        layer's: it may be that only the last token goes through it."""
+        """Loads the next layer's first absent experts into free slots of the ring, or all of them into slots that can
+        hold all; where some of these are empty, they are kept for the most used experts, which are not known yet. Not
+        the last layer's: it may be that only the last token goes through it."""
+        cache = self._cache
         if layer >= self._geometry.num_layers - 1:
             return
-        num_experts = self._geometry.layers[layer].num_experts
-        holds_all = self._cache.slots_per_layer[layer] >= num_experts
-        if not holds_all and self._cache.has_empty_slot(layer):
+        if cache.holds_all(layer):
+            if layer not in self._filled_ahead:
+                self._fill_ahead(layer)
+            return
+        if cache.has_empty_slot(layer):
             return
         if self._ahead_layer != layer:
-            self._cache.settle(layer)
+            cache.settle(layer)
             self._ahead_layer, self._ahead_end, self._num_ahead = layer, 0, 0
-        absent = [e for e in range(self._ahead_end, num_experts) if self._cache.is_absent(layer, e)]
+        absent = [expert for expert in cache.absent(layer) if expert >= self._ahead_end]
         for expert in absent[: min(self._ring.num_free, self._ring.num_slots - self._num_ahead)]:
-            if not holds_all or self._cache.claim_free(layer, expert) is None:
-                self._ahead[expert] = self._load(layer, expert)
+            self._ahead[expert] = self._load(layer, expert)
             self._ahead_end = expert + 1
             self._num_ahead += 1
 
+    def _fill_ahead(self, layer: int) -> None:
+        """Loads all experts of the next layer with absent ones, from `layer` on, whose slots can hold all of them: they
+        are on their way while this layer is computed. Not the last layer's, see `_read_ahead`."""
+        for ahead in range(layer, self._geometry.num_layers - 1):
+            if not self._cache.holds_all(ahead):
+                return
+            if absent := self._cache.absent(ahead):
+                self._filled_ahead.add(ahead)
+                for expert in absent:
+                    self._cache.claim_free(ahead, expert)
+                return
+
     def abandon(self) -> None:
         """See ExpertPrefill."""
-        if self._ahead_layer >= 0:
-            self._cache.release(self._ahead_layer)
+        for layer in self._filled_ahead:
+            self._cache.release(layer)
+        self._filled_ahead.clear()
         self._ahead, self._ahead_layer = {}, -1
         self._ring.free_all()
         self._cache.count_staged(self._ring.take_landed())

@@ -227,6 +227,16 @@ class ExpertCache:
         state = self._layers[layer]
         return state.slot_of[expert] < 0 and expert not in state.arrivals
 
+    def absent(self, layer: int) -> list[int]:
+        """The layer's experts that are neither on the device nor on their way, in order."""
+        state = self._layers[layer]
+        return [expert for expert, slot in enumerate(state.slot_of) if slot < 0 and expert not in state.arrivals]
+
+    def holds_all(self, layer: int) -> bool:
+        """Whether the layer's group has a slot for every expert of its layers."""
+        group = self._layers[layer].group
+        return len(group.slots) >= sum(len(other.slot_of) for other in group.layers)
+
     def copy_of(self, layer: int, expert: int) -> ExpertCopy | None:
         """The copy of an expert on its way, else None."""
         arrival = self._layers[layer].arrivals.get(expert)

@@ -82,8 +82,8 @@ def test_empty_decode_slots_are_filled_with_the_most_used(slots: int) -> None:
     assert bench.fetch(0, everyone, by_use) == everyone
     while bench.link.queued:
         pass
-    is_ahead = any(layer == 1 for layer, _ in bench.source.read)
-    assert is_ahead == (slots == NUM_EXPERTS), "else it is not known yet which ones are to stay"
+    ahead = [expert for layer, expert in bench.source.read if layer == 1]
+    assert ahead == (everyone if slots == NUM_EXPERTS else []), "else it is not known yet which ones are to stay"
     bench.cache.settle(1)
     left = [expert for expert in everyone if not bench.cache.is_resident(1, expert)]
     assert bench.fetch(1, left, [expert for expert in by_use if expert in left]) == left
@@ -101,4 +101,18 @@ def test_a_prompt_given_up_leaves_nothing_locked_or_staged() -> None:
     bench.cache.release(0)
     assert bench.ring.num_free == RING
     assert bench.fetch(1, list(range(8))) == list(range(8))
+    bench.link.close()
+
+
+def test_where_all_experts_have_slots_the_next_absent_ones_are_on_their_way() -> None:
+    bench, everyone = Bench(NUM_EXPERTS, is_cold=True), list(range(NUM_EXPERTS))
+    arriving = bench.prefill.fetch(0, everyone, everyone, 100)
+    next(arriving)
+    assert (bench.cache.absent(1), bench.cache.absent(2)) == ([], everyone), "the last layer's wait"
+    bench.prefill.abandon()
+    bench.cache.release(0)
+    while bench.link.queued:
+        pass
+    assert bench.fetch(0, bench.cache.absent(0)) == bench.cache.absent(0)
+    bench.cache.check_integrity()
     bench.link.close()
