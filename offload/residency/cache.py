@@ -190,8 +190,7 @@ class ExpertCache:
         return self._load(state, experts, experts, DEMAND)
 
     def drop_unwanted(self) -> None:
-        """A prompt is computed: empty the slots of what the eviction policy does not want to keep of it. Between steps
-        only; most policies keep everything."""
+        """A prompt is computed: empty the slots of what the eviction policy does not keep of it. Between steps only."""
         for state in self._layers:
             self._transitions.settle(state.group)
             self._slots.drop_unwanted(state, ())
