@@ -94,8 +94,14 @@ class GgmlDecoder(DecodeLoop):
         self._state.is_decode = True
         if self._state.recorder is not None:
             self._state.recorder.begin(1, is_prefill=False)
-        logits = self._forward_token(token, length).copy()
-        require_finite(logits, length + 1)
+        self.cache.states.begin(length)
+        try:
+            logits = self._forward_token(token, length).copy()
+            require_finite(logits, length + 1)
+        except BaseException:
+            self.cache.keep_prefix(length)
+            raise
+        self.cache.states.finish(length + 1)
         self.cache.tokens.append(token)
         if self._state.substituted > before:
             self.cache.note_approximate(length)
@@ -173,7 +179,7 @@ class GgmlDecoder(DecodeLoop):
 
     def _prefill(self, prompt: Sequence[int], on_progress: Callable[[int], None]) -> np.ndarray:
         """See DecodeLoop. A prompt that is stopped leaves nothing behind of what was computed; where
-        it wrote over a window that the tokens before it need, the cache is emptied."""
+        it wrote over a window or a recurrent state that the tokens before it need, the cache is emptied."""
         start, tokens = len(self.cache.tokens), list(prompt[len(self.cache.tokens) :])
         if not tokens or len(prompt) > self._context_tok:
             raise ValueError(f"{len(tokens)} tokens behind {start} in a context of {self._context_tok}")
@@ -190,6 +196,7 @@ class GgmlDecoder(DecodeLoop):
             raise
         finally:
             self._prompt = None
+        self.cache.states.finish(len(prompt))
         self.cache.tokens.extend(tokens)
         on_progress(len(prompt))
         if self._state.is_cancelled():
@@ -200,9 +207,14 @@ class GgmlDecoder(DecodeLoop):
         num_tok = len(tokens)
         states = self._prompt = PromptStates(self._spec, num_tok)
         self._embedding.read(tokens, states.residual_at)
+        keeps_at = self.cache.states.begin_prompt(start, start + num_tok)
+        kept_tok = 0 if keeps_at is None else keeps_at - start
+        chunks = [*_chunks(0, kept_tok, self._chunk_tok), *_chunks(kept_tok, num_tok, self._chunk_tok)]
         for number in range(len(self._spec.layers)):
-            for first in range(0, num_tok, self._chunk_tok):
-                self._chunk(number, states, first, min(self._chunk_tok, num_tok - first), start)
+            for first, count in chunks:
+                self._chunk(number, states, first, count, start)
+                if first + count == kept_tok:
+                    self.cache.states.keep(number)
                 if self._state.is_cancelled():
                     raise WaitCancelled("Stopped.")
             moe = self._moe_number.get(number)
@@ -263,3 +275,9 @@ class GgmlDecoder(DecodeLoop):
         self._step_scratch.close()
         self._scratch.close()
         self._embedding.close()
+
+
+def _chunks(first: int, end: int, chunk_tok: int) -> Iterator[tuple[int, int]]:
+    """(first token, number of tokens) of every chunk."""
+    for start in range(first, end, chunk_tok):
+        yield start, min(chunk_tok, end - start)
