@@ -77,6 +77,9 @@ class GgmlFormat:
         _, raw = memory.take(hidden_dim * 4)
         self._total = values(raw, np.float32, 1, hidden_dim)
         self._top_k = top_k
+        self._all_places = list(range(top_k))
+        self._outputs = self._gathered
+        """The token's outputs in top-k order: gathered from several products, or the result of one."""
         self._builder: GraphBuilder | None = None
         self._graphs: list[int] = []
         self._base = self._stride = self._num_slots = 0
@@ -137,7 +140,11 @@ class GgmlFormat:
         self._input[:] = in_pairs(hidden) if self._takes_pairs else hidden
         self._ids[:count] = numbers
         self._compute.run(self._graphs[count - 1])
-        self._gathered[places] = self._result[:count]
+        if places == self._all_places:
+            self._outputs = self._result
+        else:
+            self._outputs = self._gathered
+            self._gathered[places] = self._result[:count]
 
     def compute_repeated(self, hidden: np.ndarray, weights: int, places: Sequence[int]) -> None:
         """See ExpertFormat."""
@@ -146,8 +153,10 @@ class GgmlFormat:
             self._gathered[place] = self._gathered[places[0]]
 
     def total(self, weights: np.ndarray, dtype: object) -> np.ndarray:
-        """See ExpertFormat. Without BLAS, whose threads would have to be woken for it."""
-        return np.einsum("ik,kh->ih", weights, self._gathered[: weights.shape[1]], out=self._total)
+        """See ExpertFormat; overwrites gathered outputs. Without BLAS, whose threads would have to be woken for it."""
+        count = weights.shape[1]
+        weighted = np.multiply(self._outputs[:count], weights.reshape(count, 1), out=self._gathered[:count])
+        return np.add.reduce(weighted, axis=0, keepdims=True, out=self._total)
 
     def by_expert(self, index: np.ndarray) -> dict[int, np.ndarray]:
         """See ExpertFormat. Ascending."""
