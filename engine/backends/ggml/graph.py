@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from engine.backends.ggml.graph_attention import AttentionOperations
+from engine.backends.ggml.graph_delta import DeltaOperations
 from engine.backends.ggml.graph_tensors import ShapeError, Tensor, place, require, row_bytes
 from engine.backends.ggml.model_spec import CLAMPED, GELU, SILU
 from engine.backends.ggml.tensor_types import F32, I32
@@ -15,7 +16,7 @@ _DESCENDING = 1
 """`GGML_SORT_ORDER_DESC`."""
 
 
-class GraphBuilder(AttentionOperations):
+class GraphBuilder(AttentionOperations, DeltaOperations):
     """A context that tensors and graphs are made in. It holds descriptions; values lie where tensors are placed."""
 
     # -- operations: each adds one node --------------------------------------------------------------------------------
