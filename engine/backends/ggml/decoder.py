@@ -137,7 +137,7 @@ class GgmlDecoder(DecodeLoop):
         if layer is not None:
             chosen, weights = self._results.chosen, self._results.weights
             if self._ranks_in_graphs:
-                weights[0] = self._routings[moe].weigh_token(states.logits[0].tolist(), chosen[0].tolist())
+                self._results.weigh(self._routings[moe], states.one_logits)
             else:
                 chosen, weights = self._routings[moe].choose(states.logits)
             states.residual += layer(states.normed, chosen, weights)
