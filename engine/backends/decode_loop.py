@@ -23,13 +23,20 @@ class DecodeLoop(ABC):
     def __init__(self, state: StepState, context_tok: int) -> None:
         self._state, self._context_tok = state, context_tok
 
-    @abstractmethod
     def prefill(self, prompt: Sequence[int], on_progress: Callable[[int], None]) -> Array:
-        """Computes the prompt beyond what the cache holds; returns the last position's logits [vocab].
+        """Computes the prompt beyond what the cache holds; returns the last position's logits [vocab]. At its end the
+        expert cache drops what the eviction policy does not want to keep of it.
 
         `on_progress(tokens done)`. Raises WaitCancelled, ExpertReadError, NonFiniteLogitsError; the cache then holds
         what was completed.
         """
+        logits = self._prefill(prompt, on_progress)
+        self._state.after_prefill()
+        return logits
+
+    @abstractmethod
+    def _prefill(self, prompt: Sequence[int], on_progress: Callable[[int], None]) -> Array:
+        """The prompt alone; see `prefill`."""
 
     @abstractmethod
     def step(self, token: int) -> Array:

@@ -58,6 +58,8 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "ggml_add_id": (_P, (_P, _P, _P, _P)),
     "ggml_scale": (_P, (_P, _P, _FLOAT)),
     "ggml_sigmoid": (_P, (_P, _P)),
+    "ggml_soft_max": (_P, (_P, _P)),
+    "ggml_argsort": (_P, (_P, _P, _INT)),
     "ggml_rms_norm": (_P, (_P, _P, _FLOAT)),
     "ggml_rope_ext": (_P, (_P, _P, _P, _P, _INT, _INT, _INT, *([_FLOAT] * 6))),
     "ggml_set_rows": (_P, (_P, _P, _P, _P)),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from engine.backends.ggml.compute import graph_bytes
-from engine.backends.ggml.expert_format import MAX_ROWS
 from engine.backends.ggml.graph import GraphBuilder, Tensor
 from engine.backends.ggml.kv_cache import PADDING_TOK, SeenRows, capacity_tok, kv_needs, ring_tok
 from engine.backends.ggml.layer_graph import MAX_TENSORS, Addresses, LayerGraphBuilder
 from engine.backends.ggml.library import Ggml
 from engine.backends.ggml.model_spec import ModelSpec, StoredWeight
+from engine.backends.ggml.prompt_experts import MAX_ROWS
 from engine.backends.ggml.prompt_states import prompt_state_bytes
 from engine.backends.ggml.recurrent_states import state_tensors
 from engine.backends.ggml.tensor_types import F32

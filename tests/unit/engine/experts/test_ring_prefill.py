@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import pytest
 
-from engine.experts.prefill import RingPrefill
+from engine.experts.ring_prefill import RingPrefill
 from offload.geometry import Geometry, LayerGeometry
 from offload.link.link import Link
 from offload.link.slot_pool import SlotPool
@@ -48,7 +50,7 @@ class Bench:
     def fetch(self, layer: int, experts: list[int], by_use: list[int] | None = None) -> list[int]:
         """Runs a layer's prefill to its end and checks every expert's bytes."""
         found = []
-        for fetched in self.prefill.fetch(layer, experts, by_use or experts, 100):
+        for fetched in chain.from_iterable(self.prefill.fetch(layer, experts, by_use or experts, 100)):
             held = fetched.staged if fetched.staged is not None else self.pool.memory(fetched.slot or 0)
             assert held.tolist() == [16 * layer + fetched.expert] * BYTES
             found.append(fetched.expert)
@@ -82,8 +84,8 @@ def test_empty_decode_slots_are_filled_with_the_most_used(slots: int) -> None:
     assert bench.fetch(0, everyone, by_use) == everyone
     while bench.link.queued:
         pass
-    is_ahead = any(layer == 1 for layer, _ in bench.source.read)
-    assert is_ahead == (slots == NUM_EXPERTS), "else it is not known yet which ones are to stay"
+    ahead = [expert for layer, expert in bench.source.read if layer == 1]
+    assert ahead == (everyone if slots == NUM_EXPERTS else []), "else it is not known yet which ones are to stay"
     bench.cache.settle(1)
     left = [expert for expert in everyone if not bench.cache.is_resident(1, expert)]
     assert bench.fetch(1, left, [expert for expert in by_use if expert in left]) == left
@@ -95,10 +97,25 @@ def test_empty_decode_slots_are_filled_with_the_most_used(slots: int) -> None:
 def test_a_prompt_given_up_leaves_nothing_locked_or_staged() -> None:
     bench = Bench(slots=3, is_cold=True)
     arriving = bench.prefill.fetch(0, list(range(NUM_EXPERTS)), list(range(NUM_EXPERTS)), 100)
-    for _ in range(NUM_EXPERTS - 1):
-        next(arriving)
+    found = 0
+    while found < NUM_EXPERTS - 4:
+        found += len(next(arriving))
     bench.prefill.abandon()
     bench.cache.release(0)
     assert bench.ring.num_free == RING
     assert bench.fetch(1, list(range(8))) == list(range(8))
+    bench.link.close()
+
+
+def test_where_all_experts_have_slots_the_next_absent_ones_are_on_their_way() -> None:
+    bench, everyone = Bench(NUM_EXPERTS, is_cold=True), list(range(NUM_EXPERTS))
+    arriving = bench.prefill.fetch(0, everyone, everyone, 100)
+    next(arriving)
+    assert (bench.cache.absent(1), bench.cache.absent(2)) == ([], everyone), "the last layer's wait"
+    bench.prefill.abandon()
+    bench.cache.release(0)
+    while bench.link.queued:
+        pass
+    assert bench.fetch(0, bench.cache.absent(0)) == bench.cache.absent(0)
+    bench.cache.check_integrity()
     bench.link.close()
