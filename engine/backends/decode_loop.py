@@ -42,7 +42,8 @@ class DecodeLoop(ABC):
     def step(self, token: int) -> Array:
         """Computes one token behind what the cache holds; returns the logits [vocab] after it.
 
-        Raises WaitCancelled, ExpertReadError, NonFiniteLogitsError, with the cache as it was.
+        Raises WaitCancelled, ExpertReadError, NonFiniteLogitsError, with the cache as it was, or holding fewer tokens
+        where a recurrent state was changed.
         """
 
     @abstractmethod
@@ -52,7 +53,7 @@ class DecodeLoop(ABC):
     def tokens(self, logits: Array, sampler: Sampler, num_new_tok: int) -> Iterator[int]:
         """Yields drawn tokens; asks for the next forward only when the next token is asked for.
 
-        Raises what `step` raises, with the cache as it was before that token.
+        Raises what `step` raises, with the cache as it leaves it.
         """
         for remaining in range(num_new_tok, 0, -1):
             length = len(self.cache.tokens)

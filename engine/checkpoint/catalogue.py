@@ -44,20 +44,20 @@ _MOST_SECONDS: Final = 10
 """A menu holds so many at most, and is made in so long; what is left out is said in an entry by itself."""
 
 
-def _not_examined(file: GgufFile) -> Examined:
+def _not_examined(model: GgufFile | Path) -> Examined:
     return Examined()
 
 
 def find_models(folders: Sequence[Path], examine: Examine = _not_examined) -> tuple[ModelEntry, ...]:
     """The demo, the models of `folders`, those of the hub's cache, and GGUF models where other programs keep them; each
-    once. `examine` looks closer at each GGUF header.
+    once. `examine` looks closer at each model's headers.
 
     A folder without a config.json is searched one level down, and listed with the reason when nothing is found there.
     Every GGUF model in a folder, or in one of the folders in it, is an entry; so is a GGUF file among `folders`.
     Raises nothing: what cannot be read is left out, or listed with the reason. Never blocks: only regular files are
     opened, and folders are listed within limits.
     """
-    entries, seen, deadline_s = [_demo()], set[Path](), monotonic() + _MOST_SECONDS
+    entries, seen, deadline_s = [_demo(examine)], set[Path](), monotonic() + _MOST_SECONDS
     files = [path for path in folders if not path.is_dir()]  # last: other programs have better names for theirs
     rest = [path for path in folders if path not in files]
     places = (_of_folders(rest, examine, seen), _of_hub(examine, seen), _of_places(examine, seen))
@@ -78,14 +78,14 @@ def describe_folder(path: Path, examine: Examine = _not_examined) -> ModelEntry:
             return _refused(Found(path, OWN), error.message.rstrip("."))
         if file is not None:
             return _describe_gguf(Found(file, OWN), examine)
-    return _describe(path, path.resolve().name or str(path), str(path))
+    return _describe(path, path.resolve().name or str(path), str(path), examine)
 
 
-def _demo() -> ModelEntry:
+def _demo(examine: Examine) -> ModelEntry:
     folder = built_demo()
     if folder is None:
         return ModelEntry(DEMO_MODEL, DEMO_MODEL, is_supported=True, reason="")
-    return _describe(folder, DEMO_MODEL, DEMO_MODEL)
+    return _describe(folder, DEMO_MODEL, DEMO_MODEL, examine)
 
 
 def _of_folders(folders: Sequence[Path], examine: Examine, seen: set[Path]) -> Iterator[ModelEntry]:
@@ -111,7 +111,7 @@ def _of_hub(examine: Examine, seen: set[Path]) -> Iterator[ModelEntry]:
                 continue
         if has_config(folder) and _is_new(folder, seen):
             location = repository.repo_id if repository.is_main and repository.repo_id else str(folder)
-            yield replace(_describe(folder, location, location), place=HUB)
+            yield replace(_describe(folder, location, location, examine), place=HUB)
 
 
 def _of_places(examine: Examine, seen: set[Path]) -> Iterator[ModelEntry]:
@@ -186,14 +186,18 @@ class _Refused(Exception):
     """Loading this folder would fail; says why."""
 
 
-def _describe(path: Path, name: str, location: str) -> ModelEntry:
-    summary, total_bytes, reason = None, 0, ""
+def _describe(path: Path, name: str, location: str, examine: Examine) -> ModelEntry:
+    summary, total_bytes, reason, examined = None, 0, "", Examined()
     try:
         config = _config_of(path)
         summary = summarise_config(config)
         shards = _shards_of(path)
         total_bytes = sum(shard.stat().st_size for shard in shards.paths if is_regular(shard))
-        reason = summary.problem or _problem_of_files(path, config, shards)
+        if not (summary.problem or shards.missing):
+            examined = examine(path)
+        is_read = bool(examined.backend)
+        reason = summary.problem or ("" if is_read else _quantised(summary.quantization))
+        reason = reason or _problem_of_files(path, config, shards, is_read)
     except _Refused as refusal:
         reason = (summary.problem if summary is not None else "") or str(refusal)
     except MoeChatError as error:
@@ -210,7 +214,13 @@ def _describe(path: Path, name: str, location: str) -> ModelEntry:
         num_experts=summary.num_experts if summary else None,
         top_k=summary.top_k if summary else None,
         total_bytes=total_bytes or None,
+        backend=examined.backend,
+        costs=examined.costs if not reason else None,
     )
+
+
+def _quantised(kind: str) -> str:
+    return f"quantised weights ({kind}) cannot be read" if kind else ""
 
 
 def _config_of(folder: Path) -> dict[str, Any]:
@@ -234,8 +244,9 @@ def _shards_of(folder: Path) -> Shards:
     return choose_shards(folder)
 
 
-def _problem_of_files(folder: Path, config: Mapping[str, Any], shards: Shards) -> str:
-    """What the weights, and the tokenizer's files, have against it. Raises CheckpointError."""
+def _problem_of_files(folder: Path, config: Mapping[str, Any], shards: Shards, is_read: bool) -> str:
+    """What the weights, and the tokenizer's files, have against it. `is_read`: whatever format they are stored in.
+    Raises CheckpointError."""
     if shards.missing:
         num = len(shards.paths)
         return f"incomplete: {len(shards.missing)} of {num} shards {'is' if num == 1 else 'are'} missing"
@@ -248,8 +259,8 @@ def _problem_of_files(folder: Path, config: Mapping[str, Any], shards: Shards) -
         except UnsupportedModelError as error:
             return _within(folder, error)
         for tensor in tensors:
-            if ".experts." in tensor.key and tensor.dtype not in _READABLE_DTYPES:
-                return f"quantised weights ({tensor.dtype}) cannot be read"
+            if ".experts." in tensor.key and tensor.dtype not in _READABLE_DTYPES and not is_read:
+                return _quantised(tensor.dtype)
             if tensor.key in shapes:
                 return f"damaged: {shown(tensor.key)} is stored twice"
             shapes[tensor.key] = tensor.shape

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 from engine.checkpoint.gguf.header import GgufFile
@@ -50,7 +51,8 @@ class ModelEntry:
     costs: Costs | None = None
 
 
-Examine = Callable[[GgufFile], "Examined"]
+Examine = Callable[[GgufFile | Path], "Examined"]
+"""Of a GGUF file, or of a checkpoint folder, of which it raises nothing."""
 
 
 class Examined(NamedTuple):

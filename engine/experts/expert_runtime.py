@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from engine.config import EngineConfig
 from engine.experts.formats import ExpertFormat
 from engine.experts.layer import LayerContext, MoeLayer
-from engine.experts.prefill import ExpertPrefill, LayerPrefill, RingPrefill
+from engine.experts.prefill import ExpertPrefill, LayerPrefill
+from engine.experts.ring_prefill import RingPrefill
 from engine.experts.routing_tap import RoutingTap
 from engine.experts.step_state import StepState
 from engine.lookahead.prefetching import Prefetching

@@ -8,7 +8,8 @@ changes no bit. Prefill is exact and evicts nothing; see `prefill`.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -200,7 +201,7 @@ class MoeLayer:
         try:
             by_use = sorted(absent, key=lambda expert: -len(rows_of[expert]))
             arriving = self._context.prefill.fetch(self.number, absent, by_use, num_tok)
-            for expert, bound in self._in_turn(order_of, resident, arriving):
+            for expert, bound in self._in_turn(order_of, resident, arriving, total.flush):
                 total.add(bound, rows_of[expert])
         except BaseException:
             self._context.prefill.abandon()
@@ -211,18 +212,28 @@ class MoeLayer:
         return total.result()
 
     def _in_turn(
-        self, order: Sequence[int], resident: Mapping[int, int], arriving: Generator[Fetched]
+        self,
+        order: Sequence[int],
+        resident: Mapping[int, int],
+        arriving: Generator[list[Fetched]],
+        before_next: Callable[[], None],
     ) -> Iterator[tuple[int, Any]]:
         """(expert, its bound weights) of every expert of `order`: in this order, or the resident ones first where the
-        order changes no bit of the sum."""
+        order changes no bit of the sum. `before_next` is called before more are waited for, and what had arrived is
+        lost."""
         if self._format.is_order_free:
             order = sorted(order, key=lambda expert: expert not in resident)
+        arrived: deque[Fetched] = deque()
         for expert in order:
             if expert in resident:
                 yield expert, self._weights[resident[expert]]
-            else:
-                fetched = next(arriving)
-                yield fetched.expert, self._bound(fetched)
+                continue
+            if not arrived:
+                before_next()
+                arrived.extend(next(arriving))
+            fetched = arrived.popleft()
+            yield fetched.expert, self._bound(fetched)
+        before_next()
         for _ in arriving:
             raise AssertionError("an expert that was not asked for")
 

@@ -17,7 +17,7 @@ from engine.backends.ggml.forward_inputs import ForwardInputs
 from engine.backends.ggml.graph import GraphBuilder
 from engine.backends.ggml.graph_parts import Place
 from engine.backends.ggml.kv_cache import KvCache, SeenRows
-from engine.backends.ggml.layer_graph import MAX_TENSORS, Addresses, LayerGraphBuilder
+from engine.backends.ggml.layer_graph import MAX_TENSORS, Addresses, Asked, LayerGraphBuilder
 from engine.backends.ggml.library import Ggml
 from engine.backends.ggml.lookahead import MAX_AHEAD, GgmlLookahead
 from engine.backends.ggml.memory import Memory, values
@@ -60,7 +60,11 @@ class GgmlDecoder(DecodeLoop):
         """By MoE layer; without one the routed experts give zeros."""
         self._step_scratch = Scratch(ggml)
         self._allocate()
-        self.lookahead = GgmlLookahead(routings, self._token.logits[:1], self._next_logits, self._ask_ahead)
+        self._ranks_in_graphs = all(routing.ranks_without_groups for routing in routings)
+        self.lookahead = GgmlLookahead(
+            *(routings, self._token.logits[:1], self._next_logits),
+            *(self._orders[1:] if self._ranks_in_graphs else None, self._ask_ahead),
+        )
         self._step_builder: GraphBuilder | None = None
         self._step_graphs: list[int] = []
         self._head_graph = 0
@@ -70,12 +74,18 @@ class GgmlDecoder(DecodeLoop):
     def _allocate(self) -> None:
         spec, chunk_tok = self._spec, self._chunk_tok
         self._token = PromptStates(spec, 1)
+        self._embedding.keep_graph(self._token.residual_at)
         self._prompt: PromptStates | None = None
         experts = num_experts_of(spec)
         self._step_inputs, self._chunk_inputs = ForwardInputs(self.cache, 1), ForwardInputs(self.cache, chunk_tok)
-        memory = self._fixed = Memory((MAX_AHEAD + 1) * (4 * experts + 64) + 4 * spec.vocabulary_tok + 4096)
+        memory = self._fixed = Memory(2 * (MAX_AHEAD + 1) * (4 * experts + 64) + 4 * spec.vocabulary_tok + 4096)
         self._next_at, raw = memory.take(4 * experts * (MAX_AHEAD + 1))
         self._next_logits = values(raw, np.float32, MAX_AHEAD + 1, experts)
+        self._orders_at, raw = memory.take(4 * experts * (MAX_AHEAD + 1))
+        self._orders = values(raw, np.int32, MAX_AHEAD + 1, experts)
+        self._chosen = self._orders[:1, : spec.top_k]
+        """int32 [1, k]: what the running layer's graph chose."""
+        self._weights = np.zeros(self._chosen.shape, np.float32)
         self._logits_at, raw = memory.take(4 * spec.vocabulary_tok)
         self._logits = values(raw, np.float32, spec.vocabulary_tok)
 
@@ -83,7 +93,7 @@ class GgmlDecoder(DecodeLoop):
 
     def ask_in_graphs(self, targets: Sequence[Sequence[int]]) -> None:
         """Each MoE layer asks the routers of its `targets`, later MoE layers, in its own graph."""
-        self.lookahead.in_graph = {layer: list(ahead[:MAX_AHEAD]) for layer, ahead in enumerate(targets)}
+        self.lookahead.ask_in_graphs(targets)
         self._drop_step_graphs()
 
     def step(self, token: int) -> np.ndarray:
@@ -94,8 +104,14 @@ class GgmlDecoder(DecodeLoop):
         self._state.is_decode = True
         if self._state.recorder is not None:
             self._state.recorder.begin(1, is_prefill=False)
-        logits = self._forward_token(token, length).copy()
-        require_finite(logits, length + 1)
+        self.cache.states.begin(length)
+        try:
+            logits = self._forward_token(token, length).copy()
+            require_finite(logits, length + 1)
+        except BaseException:
+            self.cache.keep_prefix(length)
+            raise
+        self.cache.states.finish(length + 1)
         self.cache.tokens.append(token)
         if self._state.substituted > before:
             self.cache.note_approximate(length)
@@ -118,9 +134,21 @@ class GgmlDecoder(DecodeLoop):
             self._compute.run(graph)
             moe = self._moe_number.get(number)
             if moe is not None:
-                self._experts(moe, states, states.residual)
+                self._experts_of_token(moe)
         self._compute.run(self._head_graph)
         return self._logits
+
+    def _experts_of_token(self, moe: int) -> None:
+        """As `_experts`, of decode's token; what its graph chose is taken."""
+        states, tap, layer = self._token, self.taps[moe], self.layers.get(moe)
+        tap.logits = states.logits
+        if layer is not None:
+            chosen, weights = self._chosen, self._weights
+            if self._ranks_in_graphs:
+                weights[0] = self._routings[moe].weigh_token(states.logits[0].tolist(), chosen[0].tolist())
+            else:
+                chosen, weights = self._routings[moe].choose(states.logits)
+            states.residual += layer(states.normed, chosen, weights)
 
     def _experts(self, moe: int, states: PromptStates, residual: np.ndarray, *, only_last: bool = False) -> None:
         """Routes all tokens of `states` and adds their experts' outputs to the residual; with `only_last` the last
@@ -145,10 +173,13 @@ class GgmlDecoder(DecodeLoop):
             self._ggml, (num_layers + 1) * MAX_TENSORS, 2 * num_layers + 1, MAX_TENSORS
         )
         at = self._addresses(self._token, 0, self._step_inputs)
+        if self._ranks_in_graphs:
+            own, *later = (self._orders_at + self._orders.strides[0] * row for row in range(MAX_AHEAD + 1))
+            at = at._replace(order=own, next_orders=tuple(later))
         moe_layers = self._spec.moe_layers
         for number in range(num_layers):
             moe = self._moe_number.get(number)
-            ahead = [moe_layers[target] for target in self.lookahead.in_graph.get(moe, [])] if moe is not None else []
+            ahead = [] if moe is None else self._asked_in(moe)
             self._step_graphs.append(self._graphs.layer(builder, number, at, 1, seen, ahead))
         self._head_graph = self._graphs.head(builder, self._token.residual_at, self._logits_at)
         self._ahead_graphs = {
@@ -156,6 +187,13 @@ class GgmlDecoder(DecodeLoop):
         }
         self._step_scratch.allocate(*self._step_graphs, self._head_graph, *self._ahead_graphs.values())
         self._step_seen = seen
+
+    def _asked_in(self, moe: int) -> list[Asked]:
+        lookahead = self.lookahead
+        return [
+            Asked(self._spec.moe_layers[target], lookahead.mean_error_at(moe, place))
+            for place, target in enumerate(lookahead.in_graph.get(moe, ()))
+        ]
 
     def _drop_step_graphs(self) -> None:
         if self._step_builder is not None:
@@ -173,7 +211,7 @@ class GgmlDecoder(DecodeLoop):
 
     def _prefill(self, prompt: Sequence[int], on_progress: Callable[[int], None]) -> np.ndarray:
         """See DecodeLoop. A prompt that is stopped leaves nothing behind of what was computed; where
-        it wrote over a window that the tokens before it need, the cache is emptied."""
+        it wrote over a window or a recurrent state that the tokens before it need, the cache is emptied."""
         start, tokens = len(self.cache.tokens), list(prompt[len(self.cache.tokens) :])
         if not tokens or len(prompt) > self._context_tok:
             raise ValueError(f"{len(tokens)} tokens behind {start} in a context of {self._context_tok}")
@@ -190,6 +228,7 @@ class GgmlDecoder(DecodeLoop):
             raise
         finally:
             self._prompt = None
+        self.cache.states.finish(len(prompt))
         self.cache.tokens.extend(tokens)
         on_progress(len(prompt))
         if self._state.is_cancelled():
@@ -200,9 +239,14 @@ class GgmlDecoder(DecodeLoop):
         num_tok = len(tokens)
         states = self._prompt = PromptStates(self._spec, num_tok)
         self._embedding.read(tokens, states.residual_at)
+        keeps_at = self.cache.states.begin_prompt(start, start + num_tok)
+        kept_tok = 0 if keeps_at is None else keeps_at - start
+        chunks = [*_chunks(0, kept_tok, self._chunk_tok), *_chunks(kept_tok, num_tok, self._chunk_tok)]
         for number in range(len(self._spec.layers)):
-            for first in range(0, num_tok, self._chunk_tok):
-                self._chunk(number, states, first, min(self._chunk_tok, num_tok - first), start)
+            for first, count in chunks:
+                self._chunk(number, states, first, count, start)
+                if first + count == kept_tok:
+                    self.cache.states.keep(number)
                 if self._state.is_cancelled():
                     raise WaitCancelled("Stopped.")
             moe = self._moe_number.get(number)
@@ -263,3 +307,9 @@ class GgmlDecoder(DecodeLoop):
         self._step_scratch.close()
         self._scratch.close()
         self._embedding.close()
+
+
+def _chunks(first: int, end: int, chunk_tok: int) -> Iterator[tuple[int, int]]:
+    """(first token, number of tokens) of every chunk."""
+    for start in range(first, end, chunk_tok):
+        yield start, min(chunk_tok, end - start)

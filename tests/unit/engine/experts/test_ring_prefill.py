@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import pytest
 
-from engine.experts.prefill import RingPrefill
+from engine.experts.ring_prefill import RingPrefill
 from offload.geometry import Geometry, LayerGeometry
 from offload.link.link import Link
 from offload.link.slot_pool import SlotPool
@@ -48,7 +50,7 @@ class Bench:
     def fetch(self, layer: int, experts: list[int], by_use: list[int] | None = None) -> list[int]:
         """Runs a layer's prefill to its end and checks every expert's bytes."""
         found = []
-        for fetched in self.prefill.fetch(layer, experts, by_use or experts, 100):
+        for fetched in chain.from_iterable(self.prefill.fetch(layer, experts, by_use or experts, 100)):
             held = fetched.staged if fetched.staged is not None else self.pool.memory(fetched.slot or 0)
             assert held.tolist() == [16 * layer + fetched.expert] * BYTES
             found.append(fetched.expert)
@@ -95,8 +97,9 @@ def test_empty_decode_slots_are_filled_with_the_most_used(slots: int) -> None:
 def test_a_prompt_given_up_leaves_nothing_locked_or_staged() -> None:
     bench = Bench(slots=3, is_cold=True)
     arriving = bench.prefill.fetch(0, list(range(NUM_EXPERTS)), list(range(NUM_EXPERTS)), 100)
-    for _ in range(NUM_EXPERTS - 1):
-        next(arriving)
+    found = 0
+    while found < NUM_EXPERTS - 4:
+        found += len(next(arriving))
     bench.prefill.abandon()
     bench.cache.release(0)
     assert bench.ring.num_free == RING
