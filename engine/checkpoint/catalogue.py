@@ -26,9 +26,10 @@ from engine.checkpoint.header import TruncatedFile, read_header
 from engine.checkpoint.hub_cache import hub_cache as hub_cache  # the place, read from here by the app
 from engine.checkpoint.hub_cache import repositories
 from engine.checkpoint.model_entry import Costs as Costs  # the values, read from here by the app
-from engine.checkpoint.model_entry import Examine, Examined
+from engine.checkpoint.model_entry import Examine, Examined, FolderHeaders, shares_in_words
 from engine.checkpoint.model_entry import ModelEntry as ModelEntry
 from engine.checkpoint.shards import Shards, choose_shards, pickled_file
+from engine.checkpoint.stored_tensors import Placed
 from engine.checkpoint.tokenizer_files import check_tokenizer_files, has_tokenizer
 from engine.config import DEMO_MODEL
 from engine.demo.location import built_demo
@@ -37,14 +38,12 @@ from offload.bounded_json import shown
 from offload.regular_file import is_regular, why
 
 _READABLE_DTYPES = ("BF16", "F16", "F32")
-_WHOLE = 0.995
-"""A share that is all but everything is not told."""
 MOST_MODELS: Final = 200
 _MOST_SECONDS: Final = 10
 """A menu holds so many at most, and is made in so long; what is left out is said in an entry by itself."""
 
 
-def _not_examined(model: GgufFile | Path) -> Examined:
+def _not_examined(model: GgufFile | FolderHeaders) -> Examined:
     return Examined()
 
 
@@ -166,7 +165,7 @@ def _describe_gguf(found: Found, examine: Examine) -> ModelEntry:
         num_experts=summary.num_experts,
         top_k=summary.top_k,
         total_bytes=summary.total_bytes,
-        formats=", ".join(f"{name} {share:.0%}" if share < _WHOLE else name for name, share in summary.formats),
+        formats=shares_in_words(summary.formats),
         backend=examined.backend,
         place=found.place,
         costs=examined.costs if not problem else None,
@@ -187,17 +186,19 @@ class _Refused(Exception):
 
 
 def _describe(path: Path, name: str, location: str, examine: Examine) -> ModelEntry:
-    summary, total_bytes, reason, examined = None, 0, "", Examined()
+    summary, total_bytes, reason, examined, formats = None, 0, "", Examined(), ""
     try:
         config = _config_of(path)
         summary = summarise_config(config)
         shards = _shards_of(path)
         total_bytes = sum(shard.stat().st_size for shard in shards.paths if is_regular(shard))
-        if not (summary.problem or shards.missing):
-            examined = examine(path)
-        is_read = bool(examined.backend)
-        reason = summary.problem or ("" if is_read else _quantised(summary.quantization))
-        reason = reason or _problem_of_files(path, config, shards, is_read)
+        reason = summary.problem or _missing(shards)
+        if not reason:
+            headers = _headers_of(path, shards)
+            examined = examine(headers)
+            formats = shares_in_words(headers.shares()) if examined.backend else ""
+            reason = "" if examined.backend else _quantised(summary.quantization) or _quantised(_unread(headers))
+            reason = reason or _problem_of_files(config, headers)
     except _Refused as refusal:
         reason = (summary.problem if summary is not None else "") or str(refusal)
     except MoeChatError as error:
@@ -214,6 +215,7 @@ def _describe(path: Path, name: str, location: str, examine: Examine) -> ModelEn
         num_experts=summary.num_experts if summary else None,
         top_k=summary.top_k if summary else None,
         total_bytes=total_bytes or None,
+        formats=formats,
         backend=examined.backend,
         costs=examined.costs if not reason else None,
     )
@@ -244,26 +246,39 @@ def _shards_of(folder: Path) -> Shards:
     return choose_shards(folder)
 
 
-def _problem_of_files(folder: Path, config: Mapping[str, Any], shards: Shards, is_read: bool) -> str:
-    """What the weights, and the tokenizer's files, have against it. `is_read`: whatever format they are stored in.
-    Raises CheckpointError."""
-    if shards.missing:
-        num = len(shards.paths)
-        return f"incomplete: {len(shards.missing)} of {num} shards {'is' if num == 1 else 'are'} missing"
-    shapes: dict[str, tuple[int, ...]] = {}
+def _missing(shards: Shards) -> str:
+    num = len(shards.paths)
+    if not shards.missing:
+        return ""
+    return f"incomplete: {len(shards.missing)} of {num} shards {'is' if num == 1 else 'are'} missing"
+
+
+def _headers_of(folder: Path, shards: Shards) -> FolderHeaders:
+    """Of every shard. Raises _Refused and CheckpointError."""
+    found: list[Placed] = []
     for path in shards.paths:
         try:
-            tensors = read_header(path)
+            found += [Placed(path, tensor) for tensor in read_header(path)]
         except TruncatedFile as error:
-            return f"incomplete: {path.name} ends {error.missing_bytes} bytes too early"
+            raise _Refused(f"incomplete: {path.name} ends {error.missing_bytes} bytes too early") from error
         except UnsupportedModelError as error:
-            return _within(folder, error)
-        for tensor in tensors:
-            if ".experts." in tensor.key and tensor.dtype not in _READABLE_DTYPES and not is_read:
-                return _quantised(tensor.dtype)
-            if tensor.key in shapes:
-                return f"damaged: {shown(tensor.key)} is stored twice"
-            shapes[tensor.key] = tensor.shape
+            raise _Refused(_within(folder, error)) from error
+    return FolderHeaders(folder, found)
+
+
+def _unread(headers: FolderHeaders) -> str:
+    """The format of experts that transformers' back end does not read; empty: there are none."""
+    kinds = (tensor.dtype for _, tensor in headers.tensors if ".experts." in tensor.key)
+    return next((kind for kind in kinds if kind not in _READABLE_DTYPES), "")
+
+
+def _problem_of_files(config: Mapping[str, Any], headers: FolderHeaders) -> str:
+    """What the weights, and the tokenizer's files, have against it. Raises CheckpointError."""
+    folder, shapes = headers.folder, dict[str, tuple[int, ...]]()
+    for _, tensor in headers.tensors:
+        if tensor.key in shapes:
+            return f"damaged: {shown(tensor.key)} is stored twice"
+        shapes[tensor.key] = tensor.shape
     if not shapes:
         return "damaged: it holds no tensors"
     if problem := contradiction(config, shapes):

@@ -21,7 +21,7 @@ from engine.checkpoint.config_source import local_config
 from engine.checkpoint.gguf.header import GgufFile
 from engine.checkpoint.gguf.metadata import Metadata
 from engine.checkpoint.gguf.summary import problem_of
-from engine.checkpoint.model_entry import Examined
+from engine.checkpoint.model_entry import Examined, FolderHeaders
 from engine.config import GGML, TRANSFORMERS, EngineConfig
 from engine.errors import MoeChatError
 
@@ -36,16 +36,17 @@ def describe_model(path: Path, config: EngineConfig) -> ModelEntry:
     return describe_folder(path, partial(examine, config=config))
 
 
-def examine(model: GgufFile | Path, config: EngineConfig) -> Examined:
+def examine(model: GgufFile | FolderHeaders, config: EngineConfig) -> Examined:
     """What the family says of a model, and its costs. Raises UnsupportedModelError and CheckpointError as a load does
     before its first weight; of a folder nothing, since what ggml does not run may run on transformers."""
-    return _examine_folder(model, config) if isinstance(model, Path) else _examine_file(model, config)
+    return _examine_folder(model, config) if isinstance(model, FolderHeaders) else _examine_file(model, config)
 
 
-def _examine_folder(folder: Path, config: EngineConfig) -> Examined:
+def _examine_folder(headers: FolderHeaders, config: EngineConfig) -> Examined:
     if config.backend != TRANSFORMERS:
         with suppress(MoeChatError):
-            return Examined(backend=GGML, costs=costs_of(read_spec(read_safetensors_model(folder)), config))
+            spec = read_spec(read_safetensors_model(headers.folder, headers.tensors))
+            return Examined(backend=GGML, costs=costs_of(spec, config))
     return Examined()
 
 

@@ -8,7 +8,8 @@ families ask `StoredModel.is_converted` and have rotary embeddings pair dimensio
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,8 +47,9 @@ _ENDS: Final = {
 _MTP_HINT: Final = "Use --backend transformers."
 
 
-def read_safetensors_model(folder: Path) -> StoredModel:
-    """Raises UnsupportedModelError where the family or a stored type is not known here, CheckpointError."""
+def read_safetensors_model(folder: Path, tensors: Sequence[Placed] | None = None) -> StoredModel:
+    """`tensors`: of the folder, where they were read. Raises UnsupportedModelError where the family or a stored type
+    is not known here, CheckpointError."""
     config = read_config_file(folder)
     known = words_of_model_type(str(config["model_type"]))
     if known is None:
@@ -55,13 +57,14 @@ def read_safetensors_model(folder: Path) -> StoredModel:
             f"{folder.name} is a {str(config['model_type'])[:60]}, which the ggml back end does not know.", _MTP_HINT
         )
     family, words = known
-    tensors = [Placed(path, tensor) for path in checkpoint_files(folder) for tensor in read_header(path)]
-    packed = Float8Matrices(tensors, config)
+    if tensors is None:
+        tensors = [Placed(path, tensor) for path in checkpoint_files(folder) for tensor in read_header(path)]
+    packed, name_of = Float8Matrices(tensors, config), cache(words.tensor)
     weights = {
         weight.name: weight
         for placed in tensors
         if placed.tensor.key not in packed.used_keys
-        for weight in _weights(placed, words, packed)
+        for weight in _weights(placed, words, name_of, packed)
     }
     weights = {name: weight for name, weight in weights.items() if not _is_of_mtp(name, config)}
     if words.makes is not None:
@@ -75,11 +78,12 @@ def read_safetensors_model(folder: Path) -> StoredModel:
 
 def _is_of_mtp(name: str, config: Mapping[str, Any]) -> bool:
     """Layers behind the last one predict further tokens, and change nothing in the next one."""
-    if name.startswith("mtp."):
-        return True
+    num_ahead = int(config.get("num_nextn_predict_layers") or 0)
+    if name.startswith("mtp.") or not num_ahead:
+        return name.startswith("mtp.")
     found = re.match(r"(?:blk|model\.layers)\.(\d+)\.", name)
     behind = 0 if found is None else int(found[1]) - int(config["num_hidden_layers"])
-    return found is not None and 0 <= behind < int(config.get("num_nextn_predict_layers") or 0)
+    return found is not None and 0 <= behind < num_ahead
 
 
 def _numbers(config: Mapping[str, Any], words: CheckpointWords) -> dict[str, object]:
@@ -118,8 +122,11 @@ def _stored(placed: Placed, words: CheckpointWords, packed: Float8Matrices) -> S
     return StoredWeight(tensor.key, type_id, tensor.shape[::-1], str(path), tensor.file_offset, tensor.num_bytes)
 
 
-def _weights(placed: Placed, words: CheckpointWords, packed: Float8Matrices) -> Iterator[StoredWeight]:
-    """The tensor in GGUF's words; where it holds gate and up, both, of every expert for itself."""
+def _weights(
+    placed: Placed, words: CheckpointWords, name_of: Callable[[str], str | None], packed: Float8Matrices
+) -> Iterator[StoredWeight]:
+    """The tensor in GGUF's words; where it holds gate and up, both, of every expert for itself. `name_of`: those of the
+    words, remembered from layer to layer."""
     tensor, whole = placed.tensor, _stored(placed, words, packed)
     shape = whole.shape
     layer = _LAYER.fullmatch(tensor.key)
@@ -139,7 +146,7 @@ def _weights(placed: Placed, words: CheckpointWords, packed: Float8Matrices) -> 
             for half, target in zip(matrix.row_halves(), halves, strict=True):
                 yield half._replace(name=prefix + target.format(number))
     else:
-        own = words.tensor(name) or ""
+        own = name_of(name) or ""
         if own.endswith(".bias"):  # some are stored as a matrix of one row
             whole = whole._replace(shape=(shape[0],) if shape[1:] == (1,) else shape)
         yield whole._replace(name=prefix + own if own else tensor.key)
