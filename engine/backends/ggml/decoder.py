@@ -21,7 +21,7 @@ from engine.backends.ggml.layer_graph import MAX_TENSORS, Addresses, Asked, Laye
 from engine.backends.ggml.library import Ggml
 from engine.backends.ggml.lookahead import MAX_AHEAD, GgmlLookahead
 from engine.backends.ggml.model_spec import ModelSpec
-from engine.backends.ggml.prompt_states import PromptStates, num_experts_of
+from engine.backends.ggml.prompt_states import PromptStates, chunks_of, num_experts_of
 from engine.backends.ggml.routing import LogitsTap, Routing
 from engine.backends.ggml.step_memory import StepMemory
 from engine.experts.layer import MoeLayer
@@ -96,14 +96,9 @@ class GgmlDecoder(DecodeLoop):
         self._state.is_decode = True
         if self._state.recorder is not None:
             self._state.recorder.begin(1, is_prefill=False)
-        self.cache.states.begin(length)
-        try:
+        with self.cache.writing_one(length):
             logits = self._forward_token(token, length).copy()
             require_finite(logits, length + 1)
-        except BaseException:
-            self.cache.keep_prefix(length)
-            raise
-        self.cache.states.finish(length + 1)
         self.cache.tokens.append(token)
         if self._state.substituted > before:
             self.cache.note_approximate(length)
@@ -195,8 +190,8 @@ class GgmlDecoder(DecodeLoop):
         return num_prompt_tok - start
 
     def _prefill(self, prompt: Sequence[int], on_progress: Callable[[int], None]) -> np.ndarray:
-        """See DecodeLoop. A prompt that is stopped leaves nothing behind of what was computed; where
-        it wrote over a window or a recurrent state that the tokens before it need, the cache is emptied."""
+        """See DecodeLoop. A prompt that is stopped leaves nothing behind of what was computed; where it wrote over a
+        window or a recurrent state that the tokens before it need, the cache is emptied."""
         start, tokens = len(self.cache.tokens), list(prompt[len(self.cache.tokens) :])
         if not tokens or len(prompt) > self._context_tok:
             raise ValueError(f"{len(tokens)} tokens behind {start} in a context of {self._context_tok}")
@@ -224,14 +219,11 @@ class GgmlDecoder(DecodeLoop):
         num_tok = len(tokens)
         states = self._prompt = PromptStates(self._spec, num_tok)
         self._embedding.read(tokens, states.residual_at)
-        keeps_at = self.cache.states.begin_prompt(start, start + num_tok)
-        kept_tok = 0 if keeps_at is None else keeps_at - start
-        chunks = [*_chunks(0, kept_tok, self._chunk_tok), *_chunks(kept_tok, num_tok, self._chunk_tok)]
+        chunks = chunks_of(num_tok, self._chunk_tok, self.cache.states.begin_prompt(start, num_tok))
         for number in range(len(self._spec.layers)):
             for first, count in chunks:
                 self._chunk(number, states, first, count, start)
-                if first + count == kept_tok:
-                    self.cache.states.keep(number)
+                self.cache.states.seen(number, first + count)
                 if self._state.is_cancelled():
                     raise WaitCancelled("Stopped.")
             moe = self._moe_number.get(number)
@@ -246,9 +238,8 @@ class GgmlDecoder(DecodeLoop):
 
     def _chunk(self, number: int, states: PromptStates, first: int, count: int, start: int) -> None:
         """One layer on `count` tokens of the prompt, from its `first` on; the prompt begins at position `start`."""
-        seen = self._chunk_inputs.write(start + first, count)
+        seen, at = self._chunk_inputs.write(start + first, count), self._addresses(states, first, self._chunk_inputs)
         with self._one_graph() as builder:
-            at = self._addresses(states, first, self._chunk_inputs)
             graph = self._graphs.layer(builder, number, at, count, seen)
             self._scratch.allocate(graph)
             self._compute.run(graph)
@@ -292,9 +283,3 @@ class GgmlDecoder(DecodeLoop):
         self._step_scratch.close()
         self._scratch.close()
         self._embedding.close()
-
-
-def _chunks(first: int, end: int, chunk_tok: int) -> Iterator[tuple[int, int]]:
-    """(first token, number of tokens) of every chunk."""
-    for start in range(first, end, chunk_tok):
-        yield start, min(chunk_tok, end - start)
