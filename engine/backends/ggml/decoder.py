@@ -78,6 +78,7 @@ class GgmlDecoder(DecodeLoop):
         self._next_logits = values(raw, np.float32, MAX_AHEAD + 1, experts)
         self._logits_at, raw = memory.take(4 * spec.vocabulary_tok)
         self._logits = values(raw, np.float32, spec.vocabulary_tok)
+        self._forecast_memory = Memory(4 * experts * chunk_tok)
 
     # -- decode -------------------------------------------------------------------------------------------------------
 
@@ -207,6 +208,7 @@ class GgmlDecoder(DecodeLoop):
                     raise WaitCancelled("Stopped.")
             moe = self._moe_number.get(number)
             if moe is not None:
+                self._forecast(moe + 1, states)
                 self._experts(moe, states, states.residual, only_last=number == len(self._spec.layers) - 1)
         self._token.residual[:] = states.residual[-1:]
         with self._one_graph() as builder:
@@ -214,6 +216,22 @@ class GgmlDecoder(DecodeLoop):
             self._scratch.allocate(graph)
             self._compute.run(graph)
         return self._logits
+
+    def _forecast(self, moe: int, states: PromptStates) -> None:
+        """Tells a MoE layer which experts it will probably use, by its router on the last tokens' residuals as they are
+        before the layer before it."""
+        layer = self.layers.get(moe)
+        if layer is None or not layer.takes_forecast:
+            return
+        number, count = self._spec.moe_layers[moe], min(len(states.residual), self._chunk_tok)
+        residual_at = states.residual_at + (len(states.residual) - count) * self._spec.hidden_dim * 4
+        with self._one_graph() as builder:
+            graph = self._graphs.asks_for_prompt(builder, number, residual_at, count, self._forecast_memory.address)
+            self._scratch.allocate(graph)
+            self._compute.run(graph)
+        num_experts = len(self._spec.layers[number].experts)
+        logits = self._forecast_memory.bytes[: 4 * num_experts * count]
+        layer.forecast(self._routings[moe].choose(values(logits, np.float32, count, num_experts))[0])
 
     def _chunk(self, number: int, states: PromptStates, first: int, count: int, start: int) -> None:
         """One layer on `count` tokens of the prompt, from its `first` on; the prompt begins at position `start`."""
