@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from textual import events
+from textual import events, screen
 from textual.widgets import Input, TextArea
 
 from app.storage.records import ASSISTANT, USER, ChatRecord, TurnRecord
@@ -36,9 +36,9 @@ _DELETING = ("ctrl+d", "ctrl+u", "ctrl+x")
 _MAX_UNDONE = 60
 """What the prompt can take back, and some more."""
 
-_KEY_S, _BEAT_S, _ALONE_S = 0.3, 0.02, 0.002
-"""Keys are told to be so far apart. They come faster, and the app's clock, and its wait for what follows a `y`, with
-them."""
+_KEY_S, _FRAME_S, _BEAT_S, _ALONE_S = 0.3, 0.1, 0.02, 0.002
+"""Keys are told to be so far apart. They come faster, and with them the app's clock, and its wait for what follows a
+`y`; the screen is drawn less often."""
 
 
 class QuickEngine(ScriptedEngine):
@@ -50,6 +50,7 @@ class QuickEngine(ScriptedEngine):
 
 @pytest.fixture
 def engine_type(monkeypatch: pytest.MonkeyPatch) -> type[FakeEngine]:
+    monkeypatch.setattr(screen, "UPDATE_PERIOD", _FRAME_S)
     monkeypatch.setattr(chat_app, "_BEAT_S", _BEAT_S)
     monkeypatch.setattr(confirm, "_ALONE_S", _ALONE_S)
     return QuickEngine
@@ -143,9 +144,9 @@ class Session:
     async def _settle(self) -> None:
         """Until the app has nothing left to do but to wait. What waits for the screen to be drawn need not."""
         await _idle()
-        screen = self._stage.app.screen
-        if screen._callbacks:
-            screen._on_timer_update()
+        shown = self._stage.app.screen
+        if shown._callbacks:
+            shown._on_timer_update()
             await _idle()
 
     def _split(self) -> None:
@@ -210,7 +211,7 @@ class Session:
         return " ".join([*texts, *self._kept.now().values(), self._recalled(), self._kept.with_deleted()])
 
 
-async def _play(stage: Stage, tmp_path: Path, seed: int, num_steps: int) -> None:
+async def _play(stage: Stage, tmp_path: Path, seed: int, num_steps: int = 200) -> None:
     with closing(ChatStore(stage.db_path)) as store:
         for number in range(3):
             chat = ChatRecord("maths", "", "demo")
@@ -231,7 +232,7 @@ async def test_random_keys_lose_nothing(
     stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    await _play(stage, tmp_path, seed, 60)
+    await _play(stage, tmp_path, seed)
 
 
 @pytest.mark.long
@@ -240,4 +241,4 @@ async def test_many_random_keys_lose_nothing(
     stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    await _play(stage, tmp_path, seed, 200)
+    await _play(stage, tmp_path, seed)
