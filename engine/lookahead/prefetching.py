@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from time import perf_counter
@@ -66,7 +67,7 @@ class Prefetching:
             ]
             for layer in range(geometry.num_layers)
         ]
-        self._is_absent = [cache.absence_in(layer) for layer in range(geometry.num_layers)]
+        self._is_absent = [partial(cache.is_absent, layer) for layer in range(geometry.num_layers)]
         self.predictions: dict[int, list[int]] = {}
         """Per layer, what was last predicted for it at the layer before."""
         self._expected: dict[int, list[int]] = {}

@@ -16,7 +16,7 @@ from offload.link.expert_link import DEMAND, PREFETCH, ExpertCopy, ExpertLink
 from offload.link.lease import Lease
 from offload.link.slot_pool import SlotPool
 from offload.policies.eviction import EvictionPolicy
-from offload.residency.codes import HOST, IN_USE, SUBSTITUTE
+from offload.residency.codes import IN_USE, SUBSTITUTE
 from offload.residency.integrity import check_slot_state
 from offload.residency.slot_finder import SlotFinder
 from offload.residency.slot_state import LayerState
@@ -220,11 +220,6 @@ class ExpertCache:
     def is_resident(self, layer: int, expert: int) -> bool:
         """Whether the expert is on the device."""
         return self._layers[layer].slot_of[expert] >= 0
-
-    def absence_in(self, layer: int) -> Callable[[int], bool]:
-        """As `is_absent` of one layer's experts, now and later."""
-        codes = self._layers[layer].codes
-        return lambda expert: codes[expert] == HOST
 
     def is_absent(self, layer: int, expert: int) -> bool:
         """Whether the expert is neither on the device nor on its way."""

@@ -38,7 +38,7 @@ def test_a_step_chooses_and_predicts_by_the_routers_definition(
         correction = lookahead._corrections[ahead].get(layer)
         shift = 0.0 if correction is None else correction.shift
         row = lookahead.in_graph[layer].index(ahead)
-        expected = routings[ahead].best(decoder._next_logits[row : row + 1] + shift)
+        expected = routings[ahead].best(decoder._results.next_logits[row : row + 1] + shift)
         checked["predicted"] += 1
         predicted = predict(layer, ahead)
         assert predicted == expected

@@ -35,6 +35,8 @@ class Embedding:
             self._rows = Memory(self._row_bytes * MAX_ROWS)
             try:
                 self._fd = open_regular(self._weight.path)
+                if hasattr(os, "posix_fadvise"):  # a row is read, and not what follows it
+                    os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_RANDOM)
             except OSError as error:
                 raise CheckpointError(f"{self._weight.path}: {why(error)}.", "Fetch the model again.") from error
         ids = Memory(MAX_ROWS * 4)

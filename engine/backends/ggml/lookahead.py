@@ -54,9 +54,12 @@ class GgmlLookahead:
             for ahead in asked:
                 self._pass_on(layer, ahead)
 
-    def mean_error_at(self, layer: int, place: int) -> int:
-        """Where a layer's graph finds what is added to the logits of the later router at `place`: float32 [experts]."""
-        return self._mean_errors_at + 4 * int(self._mean_errors.shape[2]) * (layer * MAX_AHEAD + place)
+    def asked_by(self, layer: int) -> list[tuple[int, int]]:
+        """(later layer, where the graph finds what is added to its router's logits, float32 [experts]) of all that a
+        layer's own graph asks."""
+        first = self._mean_errors_at + int(self._mean_errors.strides[0]) * layer
+        row_bytes = int(self._mean_errors.strides[1])
+        return [(ahead, first + row_bytes * place) for place, ahead in enumerate(self.in_graph.get(layer, ()))]
 
     def _pass_on(self, layer: int, ahead: int) -> None:
         """Writes the mean error of a prediction to where the layer's graph finds it."""

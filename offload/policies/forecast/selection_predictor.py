@@ -46,7 +46,7 @@ class SelectionScorer:
 
     def __init__(self, predictor: SelectionPredictor) -> None:
         num_layers, num_experts = predictor.popularity.shape
-        self._width = width = predictor.history.shape[1]
+        width = predictor.history.shape[1]
         followed = predictor.affinity @ predictor.affinity_rows
         self._rows = np.concatenate((predictor.history.reshape(num_layers, num_experts, width), followed), axis=2)
         """[layers, experts, 2 * width]: for a selected expert, what it adds for all layers behind, and for the next."""
@@ -55,7 +55,10 @@ class SelectionScorer:
         self._values = [np.ones(len(weight), np.float32) for weight in self._weights]
         """Each layer's input; its last value is always 1, for the bias."""
         self._scores = np.zeros(num_experts + 1, np.float32)
-        self._history, self._own = np.zeros(width, np.float32), np.zeros(2 * width, np.float32)
+        self._zeros = [np.zeros_like(value) for value in self._values]
+        self._first, self._history = self._values[0][:width], np.zeros(width, np.float32)
+        self._own = np.zeros(2 * width, np.float32)
+        self._for_all, self._for_next = self._own[:width], self._own[width:]
         self._layer, self._num_selected = 0, 1
 
     def begin(self) -> None:
@@ -67,18 +70,19 @@ class SelectionScorer:
         self._rows[layer].take(experts or (0,), axis=0).sum(axis=0, out=self._own)
         if not experts:
             self._own[:] = 0
-        self._history += self._own[: self._width]
+        self._history += self._for_all
         self._layer, self._num_selected = layer, max(len(experts), 1)
 
     def scores(self) -> np.ndarray:
         """float32 [experts]: for the layer behind the one added last. Valid until the next call."""
-        inner, width = self._values[0], self._width
-        np.multiply(self._own[width:], 1 / self._num_selected, out=inner[:width])
-        inner[:width] += self._history
-        inner[:width] += self._layer_rows[self._layer + 1]
-        for value, weight, after in zip(self._values, self._weights, (*self._values[1:], self._scores), strict=True):
-            np.maximum(value, 0, out=value)
-            np.dot(value, weight, out=after)
+        first = self._first
+        np.multiply(self._for_next, 1 / self._num_selected, out=first)
+        first += self._history
+        first += self._layer_rows[self._layer + 1]
+        after = (*self._values[1:], self._scores)
+        for value, zeros, weight, result in zip(self._values, self._zeros, self._weights, after, strict=True):
+            np.maximum(value, zeros, out=value)
+            np.dot(value, weight, out=result)
         return self._scores[:-1]
 
 
