@@ -90,7 +90,7 @@ class ExpertRuntime:
         self.prefetching = Prefetching(self.cache, self.link, forecaster, prefetcher, geometry, always_predict)
         self.feed = RoutingFeed(self._inputs.observers)
         self.prefill = self._make_prefill(state)
-        state.abandon_prefill = self.prefill.abandon
+        state.abandon_prefill, state.after_prefill = self.prefill.abandon, self.cache.drop_unwanted
         self._hidden_dim = hidden_dim
         context = self._context = LayerContext(
             cache=self.cache,

@@ -126,6 +126,9 @@ class MoeLayer:
         the state's link wait."""
         copies, late = [lease.copy for lease in leases], list(range(len(leases)))
         looks_ahead = self._prefetching.waits_for_first_expert
+        if leases and not (looks_ahead or any(copies)):
+            self._compute_slots(hidden, [lease.slot for lease in leases], late)
+            return
         while True:
             ready = [place for place in late if (copy := copies[place]) is None or copy.is_done]
             late = [place for place in late if place not in ready]
@@ -146,12 +149,15 @@ class MoeLayer:
             copy = leases[place].copy
             if copy is not None:
                 self._wait(copy)
-        slots = [leases[place].slot for place in places]
+        self._compute_slots(hidden, [leases[place].slot for place in places], places)
+
+    def _compute_slots(self, hidden: Array, slots: Sequence[int], places: Sequence[int]) -> None:
+        """What is in `slots[i]` for `places[i]`: a slot that comes again is an expert that the router chose again."""
         if len(set(slots)) == len(slots):
             self._format.compute(hidden, [self._weights[slot] for slot in slots], places)
             return
         for slot in dict.fromkeys(slots):
-            own = [place for place in places if leases[place].slot == slot]
+            own = [place for place, each in zip(places, slots, strict=True) if each == slot]
             self._format.compute_repeated(hidden, self._weights[slot], own)
 
     def _wait(self, copy: ExpertCopy) -> None:

@@ -189,6 +189,12 @@ class ExpertCache:
         self._transitions.settle(state.group)
         return self._load(state, experts, experts, DEMAND)
 
+    def drop_unwanted(self) -> None:
+        """A prompt is computed: empty the slots of what the eviction policy does not keep of it. Between steps only."""
+        for state in self._layers:
+            self._transitions.settle(state.group)
+            self._slots.drop_unwanted(state, ())
+
     def count_staged(self, landed: Iterable[ExpertCopy]) -> None:
         """Count copies that prefill has moved to staging memory."""
         for copy in landed:

@@ -8,6 +8,7 @@ several rows may differ in its last bits from products of single rows.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from struct import Struct
 from time import perf_counter
 
 import numpy as np
@@ -53,7 +54,8 @@ class GgmlFormat:
         self._input_at, raw = memory.take(hidden_dim * 4)
         self._input = values(raw, np.float32, 1, hidden_dim)
         self._ids_at, raw = memory.take(top_k * 4)
-        self._ids = values(raw, np.int32, top_k)
+        self._ids = memoryview(raw)  # type: ignore[arg-type]  # numpy's stubs know buffers from Python 3.12 on
+        self._write_ids = [Struct(f"={count}i").pack_into for count in range(1, top_k + 1)]
         self._result_at, raw = memory.take(top_k * hidden_dim * 4)
         self._result = values(raw, np.float32, top_k, hidden_dim)
         _, raw = memory.take(top_k * hidden_dim * 4)
@@ -61,9 +63,18 @@ class GgmlFormat:
         _, raw = memory.take(hidden_dim * 4)
         self._total = values(raw, np.float32, 1, hidden_dim)
         self._top_k = top_k
+        self._all_places = list(range(top_k))
+        self._outputs = self._gathered
+        """The token's outputs in top-k order: gathered from several products, or the result of one."""
         self._builder: GraphBuilder | None = None
         self._graphs: list[int] = []
         self._slots = Slots(0, self.slot_bytes, 0)
+
+    def take_input_from(self, hidden: np.ndarray, address: int) -> None:
+        """Decode's input lies at `address`, float32 [1, hidden]: given as this array it need not be copied. Call before
+        `bind_slots`."""
+        if not self._takes_pairs:
+            self._input, self._input_at = hidden, address
 
     def choose_kernel(self) -> None:
         """See ExpertFormat. ggml chooses by itself."""
@@ -116,10 +127,17 @@ class GgmlFormat:
         numbers = [self._number_of(address) for address in weights]
         if min(numbers) < 0 or max(numbers) >= self._slots.num_slots:
             raise ValueError(f"no slots of this layer: {numbers}")
-        self._input[:] = in_pairs(hidden) if self._takes_pairs else hidden
-        self._ids[:count] = numbers
+        if self._takes_pairs:
+            self._input[:] = in_pairs(hidden)
+        elif hidden is not self._input:
+            self._input[:] = hidden
+        self._write_ids[count - 1](self._ids, 0, *numbers)
         self._compute.run(self._graphs[count - 1])
-        self._gathered[places] = self._result[:count]
+        if places == self._all_places:
+            self._outputs = self._result
+        else:
+            self._outputs = self._gathered
+            self._gathered[places] = self._result[:count]
 
     def compute_repeated(self, hidden: np.ndarray, weights: int, places: Sequence[int]) -> None:
         """See ExpertFormat."""
@@ -128,8 +146,10 @@ class GgmlFormat:
             self._gathered[place] = self._gathered[places[0]]
 
     def total(self, weights: np.ndarray, dtype: object) -> np.ndarray:
-        """See ExpertFormat. Without BLAS, whose threads would have to be woken for it."""
-        return np.einsum("ik,kh->ih", weights, self._gathered[: weights.shape[1]], out=self._total)
+        """See ExpertFormat; overwrites gathered outputs. Without BLAS, whose threads would have to be woken for it."""
+        count = weights.shape[1]
+        weighted = np.multiply(self._outputs[:count], weights.reshape(count, 1), out=self._gathered[:count])
+        return np.add.reduce(weighted, axis=0, keepdims=True, out=self._total)
 
     def by_expert(self, index: np.ndarray) -> dict[int, np.ndarray]:
         """See ExpertFormat. Ascending."""
