@@ -5,7 +5,7 @@ Prefill goes layer by layer over the whole prompt, attention in chunks, so that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
