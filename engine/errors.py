@@ -26,6 +26,11 @@ class MoeChatError(Exception):
         self.message = message
         self.hint = hint
 
+    @property
+    def in_full(self) -> str:
+        """What happened and what to do about it, in a line."""
+        return f"{self.message} {self.hint}".strip()
+
 
 class ConfigError(MoeChatError):
     """Settings that contradict each other, or a value out of range."""

@@ -29,6 +29,7 @@ _RUNNERS = {
     "models": "app.cli.commands.models:run",
     "paths": "app.cli.commands.paths:run",
     "plan": "app.cli.commands.tasks:run",
+    "presets": "app.cli.commands.presets:run",
     "profile": "app.cli.commands.tasks:run",
     "trace": "app.cli.commands.tasks:run",
     "tune": "app.cli.commands.tasks:run",

@@ -109,7 +109,7 @@ class SettingsFile:
                 document[table].pop(name, None)
         text = tomlkit.dumps(document)
         if whole(text) != text:
-            raise OSError(errno.EILSEQ, "a name that is no UTF-8 cannot be kept in it")
+            raise OSError(errno.EILSEQ, "a name that is not UTF-8 text cannot be kept in it")
         _replace(self.path.resolve(), text)
 
     def _text(self) -> str:
@@ -120,7 +120,7 @@ class SettingsFile:
         """Where the file stops being TOML, and why, for a person."""
         if isinstance(error, UnicodeDecodeError):
             line = error.object.count(b"\n", 0, error.start) + 1
-            return f"{self.place(line)}: it is not text in UTF-8."
+            return f"{self.place(line)}: it is not UTF-8 text."
         try:
             text = self._text()
         except (OSError, ValueError):

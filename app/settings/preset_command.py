@@ -51,17 +51,22 @@ def carry_out(presets: Presets, asked: str, current: Callable[[str], Preset]) ->
 def choices(presets: Presets) -> tuple[tuple[str, str], ...]:
     """What can follow `/preset`, with its meaning."""
     try:
-        names = presets.names()
+        known = described(presets)
     except PresetError:
-        names = []
-    described = [(name, _about(presets, name)) for name in names]
+        known = ()
+    names = [name for name, _ in known]
     verbs = [
         (NONE, "no preset"),
         (f"{SAVE} ", "keep the system prompt and sampling of this chat under a name"),
         *((f"{RENAME} {name} ", "rename it") for name in names),
         *((f"{DELETE} {name}", f"/preset {RESTORE} restores it") for name in names),
     ]
-    return (*described, *verbs)
+    return (*known, *verbs)
+
+
+def described(presets: Presets) -> tuple[tuple[str, str], ...]:
+    """Every preset by name with what is in it, or why it cannot be used. Raises PresetError."""
+    return tuple((name, _about(presets, name)) for name in presets.names())
 
 
 def _about(presets: Presets, name: str) -> str:

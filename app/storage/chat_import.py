@@ -17,16 +17,13 @@ from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise
-from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from app.formatting.sanitise import text_of
-from app.storage.export import FORMAT, VERSION, ExportError, KeptChat, kept_chat, turn_json
+from app.storage.export import VERSION, ExportError, KeptChat, kept_chat, turn_json
 from app.storage.forest import parents_first
 from app.storage.records import ASSISTANT, COMPLETE, FAILED, PARTIAL, STOPPED, USER, ChatRecord, TurnRecord
 from app.storage.rows import attachments_of, preset_of
 from app.storage.store import ChatStore
-from app.storage.system_errors import reason
 
 _HINT = "Name a file that `moe-chat chats export --json` made."
 _ROLES = (USER, ASSISTANT)
@@ -58,32 +55,12 @@ class Imported:
         return ", ".join(told) or "There are no chats in it."
 
 
-def read_file(path: Path) -> list[KeptChat]:
-    """The chats in a file. Raises ExportError."""
-    try:
-        content = path.expanduser().read_bytes()
-    except OSError as error:
-        raise ExportError(f"{path} cannot be read: {reason(error)}.", _HINT) from error
-    return read_json(text_of(content))
-
-
-def read_json(text: str) -> list[KeptChat]:
-    """The chats in a text that `export.as_json` made. Raises ExportError, which names the place that is wrong."""
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ExportError(f"The file is not JSON: {error}.", _HINT) from error
-    return read_document(document)
-
-
-def read_document(document: object) -> list[KeptChat]:
-    """The same for what JSON made of the text."""
+def read_document(document: dict[str, Any]) -> list[KeptChat]:
+    """The chats in a document that `export.as_json` made. Raises ExportError, which names the place that is wrong."""
     try:
         document = _storable(document)
     except (ValueError, RecursionError) as error:
-        raise ExportError(f"The file is not JSON: {error}.", _HINT) from error
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise ExportError("The file holds no chats of moe-chat.", _HINT)
+        raise ExportError(f"The file is not valid JSON: {error}.", _HINT) from error
     if document.get("version") != VERSION:
         raise ExportError(
             f"The file has version {document.get('version')!r}; this moe-chat reads version {VERSION}.",
@@ -173,7 +150,7 @@ def _copy(kept: KeptChat, number: int) -> KeptChat:
     return KeptChat(replace(kept.chat, chat_id=chat_id), [replace(turn, chat_id=chat_id) for turn in kept.turns])
 
 
-def _storable(document: object) -> object:
+def _storable(document: dict[str, Any]) -> Any:
     """The document without lone surrogates, which JSON can hold and no database takes."""
     return json.loads(json.dumps(document, ensure_ascii=False).encode("utf-8", "replace"))
 

@@ -47,7 +47,7 @@ def read_bytes(content: bytes) -> FoundChats:
     try:
         document = json.loads(text_of(content))
     except (ValueError, RecursionError) as error:
-        raise ExportError(f"The file is not JSON: {error}.", _HINT) from error
+        raise ExportError(f"The file is not valid JSON: {error}.", _HINT) from error
     if isinstance(document, dict) and document.get("format") == FORMAT:
         return FoundChats(chat_import.read_document(document))
     items: list[Any] = document if isinstance(document, list) else [document]

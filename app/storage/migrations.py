@@ -26,6 +26,20 @@ SEARCH_TRIGGERS = (
 )
 """What keeps the search index in step with the texts. They only run in an SQLite that has FTS5."""
 
+
+def _attached(column: str) -> str:
+    """SQL for the names and texts of a turn's files, which the column holds as JSON; NULL where it holds none.
+
+    One by one, as many as a question can have: an index reads its content without `json_each`.
+    """
+    names_and_texts = " || ".join(
+        f"coalesce(json_extract({column}, '$[{at}].name') || char(10) ||"
+        f" json_extract({column}, '$[{at}].text') || char(10), '')"
+        for at in range(20)
+    )
+    return f"CASE WHEN json_valid({column}) THEN {names_and_texts} END"
+
+
 MIGRATIONS = (
     Migration(
         "0001_chats_and_turns",
@@ -174,6 +188,38 @@ MIGRATIONS = (
         ALTER TABLE turns ADD COLUMN attachments TEXT;
         ALTER TABLE deleted_turns ADD COLUMN attachments;
         """,
+    ),
+    Migration(
+        "0007_search_in_attachments",
+        f"""
+        DROP TRIGGER IF EXISTS turn_index_insert;
+        DROP TRIGGER IF EXISTS turn_index_update;
+        DROP TRIGGER IF EXISTS turn_index_delete;
+        DROP TABLE IF EXISTS turn_index;
+        DROP VIEW IF EXISTS searched_turns;
+        CREATE VIEW searched_turns AS SELECT turn_number, text, {_attached("attachments")} AS attached FROM turns;
+        CREATE VIRTUAL TABLE turn_index USING fts5 (
+            text, attached, content = 'searched_turns', content_rowid = 'turn_number',
+            tokenize = 'unicode61 remove_diacritics 2'
+        );
+        CREATE TRIGGER turn_index_insert AFTER INSERT ON turns BEGIN
+            INSERT INTO turn_index (rowid, text, attached)
+            VALUES (new.turn_number, new.text, {_attached("new.attachments")});
+        END;
+        CREATE TRIGGER turn_index_update AFTER UPDATE OF text, attachments ON turns
+        WHEN old.text IS NOT new.text OR old.attachments IS NOT new.attachments BEGIN
+            INSERT INTO turn_index (turn_index, rowid, text, attached)
+            VALUES ('delete', old.turn_number, old.text, {_attached("old.attachments")});
+            INSERT INTO turn_index (rowid, text, attached)
+            VALUES (new.turn_number, new.text, {_attached("new.attachments")});
+        END;
+        CREATE TRIGGER turn_index_delete AFTER DELETE ON turns BEGIN
+            INSERT INTO turn_index (turn_index, rowid, text, attached)
+            VALUES ('delete', old.turn_number, old.text, {_attached("old.attachments")});
+        END;
+        INSERT INTO turn_index (turn_index) VALUES ('rebuild');
+        """,
+        needs_fts5=True,
     ),
 )
 

@@ -145,6 +145,12 @@ def attachments_json(attachments: Sequence[Attachment]) -> str | None:
     return json.dumps([asdict(attachment) for attachment in attachments]) if attachments else None
 
 
+def searched_text(text: object, attached: object) -> str:
+    """What is searched of a turn: its text, and the names and texts of its files. Of a title: the title."""
+    files = attachments_of(_json_of(attached, [])) or ()
+    return "\n".join([text_of(text), *(f"{file.name}\n{file.text}" for file in files)])
+
+
 def summary_of(row: Sequence[object]) -> ChatSummary | None:
     """A row of `chat_id, title, question, updated_at, num_turns, domain, model, parent_chat_id`; None without an id."""
     chat_id, title, question, updated_at, num_turns, domain, model, parent_chat_id = row

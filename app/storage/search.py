@@ -1,4 +1,5 @@
-"""Searching chats: what a user types, as words to find; by the full-text index, or by reading every text.
+"""Searching chats: what a user types, as words to find; by the full-text index, or by reading every text. What is
+searched are titles, turns, and the files that were sent with them.
 
 Whatever is typed is a valid search. Words are looked for together; "quoted words" as they stand; the last word may be
 unfinished. What no index can find (signs such as `=>`, scripts without spaces between words) is looked for in every
@@ -16,7 +17,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from app.storage.records import Snippet
-from app.storage.rows import text_of
+from app.storage.rows import searched_text, text_of
 
 _OPEN, _CLOSE = "\x02", "\x03"
 """Marks around what matched, inside SQLite; the texts' own such characters are left out of a snippet."""
@@ -35,7 +36,7 @@ SELECT * FROM (
 )
 UNION ALL
 SELECT * FROM (
-    SELECT turns.chat_id, turns.turn_id, snippet(turn_index, 0, '{_OPEN}', '{_CLOSE}', '…', {_NUM_WORDS})
+    SELECT turns.chat_id, turns.turn_id, snippet(turn_index, -1, '{_OPEN}', '{_CLOSE}', '…', {_NUM_WORDS})
     FROM turn_index JOIN turns ON turns.turn_number = turn_index.rowid
     WHERE turn_index MATCH ?1 ORDER BY turn_index.rowid DESC LIMIT ?2
 )
@@ -43,9 +44,9 @@ LIMIT ?2
 """
 
 _EVERY_TEXT = """
-SELECT chat_id, NULL, title FROM chats WHERE title != ''
+SELECT chat_id, NULL, title, NULL FROM chats WHERE title != ''
 UNION ALL
-SELECT * FROM (SELECT chat_id, turn_id, text FROM turns ORDER BY turn_number DESC)
+SELECT * FROM (SELECT chat_id, turn_id, text, attachments FROM turns ORDER BY turn_number DESC)
 """
 
 
@@ -103,8 +104,8 @@ def _marked(found: str) -> Snippet:
 
 def _scan(connection: sqlite3.Connection, terms: list[str], limit: int) -> Iterator[Match]:
     num_found = 0
-    for chat_id, turn_id, stored in connection.execute(_EVERY_TEXT):
-        text = text_of(stored)
+    for chat_id, turn_id, stored, attached in connection.execute(_EVERY_TEXT):
+        text = searched_text(stored, attached)
         folded = _folded(text)
         if all(term in folded for term in terms):
             yield Match(text_of(chat_id), turn_id, _cut_out(text, folded, terms))

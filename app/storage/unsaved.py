@@ -20,7 +20,7 @@ class NotSavedError(MoeChatError):
     def __init__(self, problem: StoreError, beside: Path | None) -> None:
         """`beside` is the file that has it instead."""
         hint = f"It is in {beside}: `moe-chat chats import` reads it once the database can be written."
-        super().__init__(f"{problem.message} {problem.hint}".strip(), "" if beside is None else hint)
+        super().__init__(problem.in_full, "" if beside is None else hint)
 
 
 def finish(recorder: Recorder, wait_s: float) -> NotSavedError | None:

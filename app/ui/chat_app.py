@@ -104,7 +104,7 @@ class ChatApp(TypingApp, ConfiguredApp):
             chat_id = self._opening.last_chat_id(self._store)
         except MoeChatError as error:
             chat_id = None
-            self._tell(f"{error.message} {error.hint}")
+            self._tell(error.in_full)
         if chat_id is not None:
             await self.open_place(ChatPlace(chat_id))
         elif self._opening.question:

@@ -72,7 +72,7 @@ class ConfiguredApp(App[None]):
 
     def tell_error(self, error: MoeChatError) -> None:
         """Say what went wrong, and what to do about it."""
-        self.notify(visible(f"{error.message} {error.hint}".strip()), severity="error", timeout=10, markup=False)
+        self.notify(visible(error.in_full), severity="error", timeout=10, markup=False)
 
     # What the user does
 

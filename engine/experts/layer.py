@@ -192,6 +192,17 @@ class MoeLayer:
 
     # -- prefill ------------------------------------------------------------------------------------------------------
 
+    @property
+    def takes_forecast(self) -> bool:
+        """Whether `forecast` would be of use now."""
+        return not self._state.is_calibrating and self._context.prefill.takes_forecast(self.number)
+
+    def forecast(self, index: np.ndarray) -> None:
+        """The experts that a prompt's tokens will probably be routed to, [tokens, k]; called before the layer before
+        this one is. They may be loaded early."""
+        experts, counts = np.unique(index, return_counts=True)
+        self._context.prefill.forecast(self.number, experts[np.argsort(-counts, kind="stable")].tolist())
+
     def _prefill(self, hidden: Array, index: Array, weights: Array, wanted: slice) -> Array:
         """Of the `wanted` tokens; the routing of all is recorded."""
         recorder = self._state.recorder

@@ -50,6 +50,14 @@ class ExpertPrefill(Protocol):
         """
         ...
 
+    def takes_forecast(self, layer: int) -> bool:
+        """Whether `forecast` for this layer would be of use now."""
+        ...
+
+    def forecast(self, layer: int, by_use: Sequence[int]) -> None:
+        """The experts that a later layer will probably use, most used first; told while the layer before it runs."""
+        ...
+
     def abandon(self) -> None:
         """Gives up the copies on their way, after a forward that ended early."""
         ...
@@ -85,6 +93,13 @@ class LayerPrefill:
             self.abandon()
             raise
         return self._arriving(layer, experts, claimed, num_tok)
+
+    def takes_forecast(self, layer: int) -> bool:
+        """See ExpertPrefill: whole layers are staged without one."""
+        return False
+
+    def forecast(self, layer: int, by_use: Sequence[int]) -> None:
+        """See ExpertPrefill."""
 
     def _arriving(
         self, layer: int, experts: Sequence[int], claimed: dict[int, Lease], num_tok: int

@@ -51,22 +51,21 @@ class RingPrefill:
         """Those of them, in the ring or on their way there."""
         self._filled_ahead: set[int] = set()
         """Later layers whose experts are on their way to their slots, which are locked."""
+        self._forecast: tuple[int, Sequence[int]] = (-1, ())
+        """A layer, and the experts it will probably use, most used first."""
 
     def fetch(
         self, layer: int, experts: Sequence[int], by_use: Sequence[int], num_tok: int
     ) -> Generator[list[Fetched]]:
         """See ExpertPrefill."""
         self.served[RING] += 1
-        ahead, reads_ahead = self._take_ahead(layer), self._reads_ahead(layer, len(experts), num_tok)
+        reads_ahead = self._reads_ahead(layer, len(experts), num_tok)
+        ahead = self._take_ahead(layer)
         unread = [expert for expert in by_use if expert not in ahead and self._cache.is_absent(layer, expert)]
         staying = frozenset(unread[: self._cache.num_empty_slots(layer)])
         width = len(experts) if not ahead and len(staying) == len(unread) else self._ring.num_slots
         fetching = _Fetching(layer, deque(experts), staying, width, reads_ahead)
-        while fetching.waiting and fetching.waiting[0] in ahead:  # in another order they would block the ring
-            expert = fetching.waiting.popleft()
-            fetching.started.append((expert, ahead.pop(expert), True))
-        for lease in ahead.values():
-            self._ring.free(lease.slot)
+        self._take_in_turn(fetching, ahead)
         self._fill(fetching)
         if reads_ahead and not fetching.waiting and self._cache.holds_all(layer):
             self._fill_ahead(layer + 1)
@@ -92,6 +91,18 @@ class RingPrefill:
                 self._cache.count_staged(ring.take_landed())
             else:
                 self.abandon()
+
+    def _take_in_turn(self, fetching: _Fetching, ahead: dict[int, Lease]) -> None:
+        """Of what is in the ring already, keeps what comes before anything that is not on its way: in another order it
+        would block the ring."""
+        layer, waiting = fetching.layer, fetching.waiting
+        while ahead and waiting and (waiting[0] in ahead or not self._cache.is_absent(layer, waiting[0])):
+            expert = waiting.popleft()
+            lease = ahead.pop(expert, None)
+            slot_lease = self._cache.claim_free(layer, expert) if lease is None else None
+            fetching.started.append((expert, lease or slot_lease or self._load(layer, expert), slot_lease is None))
+        for lease in ahead.values():
+            self._ring.free(lease.slot)
 
     def _fill_half(self, fetching: _Fetching) -> None:
         """Starts more, once half of the ring is free: of this layer or, when all of these are begun, of the next."""
@@ -127,8 +138,10 @@ class RingPrefill:
         return self._ring.load(layer, expert, num_bytes, self._is_cancelled)
 
     def _reads_ahead(self, layer: int, num_fetched: int, num_tok: int) -> bool:
-        """Whether nearly all experts of the next layer will be used: as of this one's absent ones, or, where all are
-        resident, as an even routing would."""
+        """Whether nearly all experts of the next layer will be used: as of the layer before this one, where that said
+        so; as of this one's absent ones; or, where all are resident, as an even routing would."""
+        if layer in self._filled_ahead:
+            return True
         shape = self._geometry.layers[layer]
         num_absent = sum(not self._cache.is_resident(layer, expert) for expert in range(shape.num_experts))
         if not num_absent:
@@ -144,16 +157,16 @@ class RingPrefill:
 
     def _read_ahead(self, layer: int) -> None:
         """Loads the next layer's first absent experts into free slots of the ring, or all of them into slots that can
-        hold all; where some of these are empty, they are kept for the most used experts, which are not known yet. Not
-        the last layer's: it may be that only the last token goes through it."""
+        hold all; where some of these are empty, they are for those that will probably be used most. Not the last
+        layer's: it may be that only the last token goes through it."""
         cache = self._cache
-        if layer >= self._geometry.num_layers - 1:
+        if layer >= self._geometry.num_layers - 1 or layer in self._filled_ahead:
             return
         if cache.holds_all(layer):
-            if layer not in self._filled_ahead:
-                self._fill_ahead(layer)
+            self._fill_ahead(layer)
             return
         if cache.has_empty_slot(layer):
+            self._fill_by_forecast(layer)
             return
         if self._ahead_layer != layer:
             cache.settle(layer)
@@ -163,6 +176,32 @@ class RingPrefill:
             self._ahead[expert] = self._load(layer, expert)
             self._ahead_end = expert + 1
             self._num_ahead += 1
+
+    def takes_forecast(self, layer: int) -> bool:
+        """See ExpertPrefill: where some experts have to be chosen for empty slots."""
+        is_read_ahead = 0 < layer < self._geometry.num_layers - 1
+        return is_read_ahead and self._cache.has_empty_slot(layer) and not self._cache.holds_all(layer)
+
+    def forecast(self, layer: int, by_use: Sequence[int]) -> None:
+        """See ExpertPrefill."""
+        self._forecast = layer, by_use
+
+    def _fill_by_forecast(self, layer: int) -> None:
+        """Loads what the layer will probably use, in the order in which it will: into the empty slots as many as these
+        are, the most used ones; of the others the first into the ring."""
+        forecast_layer, by_use = self._forecast
+        self._forecast = -1, ()
+        if forecast_layer != layer:
+            return
+        chosen = [expert for expert in by_use if self._cache.is_absent(layer, expert)]
+        staying = frozenset(chosen[: self._cache.num_empty_slots(layer)])
+        self._filled_ahead.add(layer)
+        self._ahead_layer, room = layer, self._ring.num_free
+        for expert in sorted(chosen):
+            if expert in staying:
+                self._cache.claim_free(layer, expert)
+            elif len(self._ahead) < room:
+                self._ahead[expert] = self._load(layer, expert)
 
     def _fill_ahead(self, layer: int) -> None:
         """Loads all experts of the next layer with absent ones, from `layer` on, whose slots can hold all of them: they

@@ -49,7 +49,7 @@ class PastRequests:
                     for counts in _load(self.path, self._fingerprint, self._collection, self._geometry):
                         self._collection.add(counts.astype(np.int64))
             except ProfileError as failure:
-                self.problem = f"{failure.message} It is not used, and gives way to a new one, beside which it is kept."
+                self.problem = f"{failure.message} It is not used; it is kept beside the new one."
             self._saved_version = self._collection.version
         return self._collection
 

@@ -93,6 +93,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_chat(commands)
     _add_ask(commands)
     add_chats(commands)
+    _add_presets(commands)
     add_tasks(commands)
     _add_models(commands)
     _add_doctor(commands)
@@ -135,6 +136,17 @@ def _add_ask(commands: Commands) -> None:
     ask.add_argument("--no-save", action="store_true", help="keep neither the question nor the answer")
     ask.add_argument("--show-thinking", action="store_true", help="print the thinking too, on standard error")
     add_chat_options(ask)
+
+
+def _add_presets(commands: Commands) -> None:
+    presets = commands.add_parser(
+        "presets",
+        help="list your presets: a system prompt, sampling and a mode under a name",
+        description="List your presets, and what is in each. A chat begins with one by -p, and takes one by /preset.",
+        epilog=EXIT_CODES,
+    )
+    presets.add_argument("--names", action="store_true", help="the names alone")
+    presets.add_argument("--json", action="store_true", help="print it as JSON")
 
 
 def _add_models(commands: Commands) -> None:

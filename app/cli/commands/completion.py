@@ -16,6 +16,7 @@ _WORDS = {
     "CHAT": shtab.cmd("moe-chat chats list --ids 2>/dev/null"),
     "FILE": shtab.FILE,
     "NAME": shtab.FILE,
+    "PRESET": shtab.cmd("moe-chat presets --names 2>/dev/null"),
 }
 """What stands for a value of that name: a command that lists them, or files. A model may be a folder."""
 

@@ -50,7 +50,7 @@ class BinScreen(ModalScreen[None]):
         try:
             self._recorder.restore(self._deletions[event.option_index].deletion_id)
         except MoeChatError as error:
-            self._note(f"{error.message} {error.hint}")
+            self._note(error.in_full)
             return
         title = self._deletions[event.option_index].title
         self._show()
@@ -69,7 +69,7 @@ class BinScreen(ModalScreen[None]):
         try:
             self._deletions = self._store.bin.deletions()
         except MoeChatError as error:
-            self._note(f"{error.message} {error.hint}")
+            self._note(error.in_full)
             return
         options.set_options(_option(deletion) for deletion in self._deletions)
         options.highlighted = 0 if self._deletions else None

@@ -221,7 +221,7 @@ class ChatScreen(PanelledScreen):
         try:
             is_there = await self.flow.open_chat(chat_id)
         except MoeChatError as error:
-            self.notify(f"{error.message} {error.hint}".strip(), severity="error", markup=False)
+            self.notify(error.in_full, severity="error", markup=False)
             return False
         if not is_there:
             self.notify("That chat was deleted.", severity="warning")

@@ -109,7 +109,7 @@ class ChatsScreen(ModalScreen[ChatPlace | None]):
                 case _:
                     self._ask(Asking.SEARCH)
         except MoeChatError as error:
-            self._note(f"{error.message} {error.hint}", is_error=True)
+            self._note(error.in_full, is_error=True)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         if self._asking is Asking.SEARCH:
@@ -170,7 +170,7 @@ class ChatsScreen(ModalScreen[ChatPlace | None]):
         try:
             restored = self._recorder.undo()
         except MoeChatError as error:
-            self._note(f"{error.message} {error.hint}", is_error=True)
+            self._note(error.in_full, is_error=True)
             return
         self._show()
         self._note(f"Restored “{restored.deletion.title}”.")
@@ -239,7 +239,7 @@ class ChatsScreen(ModalScreen[ChatPlace | None]):
         try:
             note = self._list.show(self._store, self._searched, self._open_chat_id)
         except MoeChatError as error:
-            self._note(f"{error.message} {error.hint}", is_error=True)
+            self._note(error.in_full, is_error=True)
         else:
             self._note(note)
         self.refresh_bindings()

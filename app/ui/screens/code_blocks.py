@@ -100,7 +100,7 @@ class SaveCode(AboutChat, ModalScreen[Path | None]):
         try:
             path = code_blocks.save(self._block, event.value.strip())
         except MoeChatError as error:
-            self.query_one("#code-note", Static).update(visible(f"{error.message} {error.hint}"))
+            self.query_one("#code-note", Static).update(visible(error.in_full))
         else:
             self.dismiss(path)
 

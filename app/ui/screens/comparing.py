@@ -43,7 +43,7 @@ class Comparing:
         try:
             there = comparison.counterpart(answer, self._versions(exchange))
         except MoeChatError as error:
-            self._chat.notify(f"{error.message} {error.hint}", severity="error", markup=False)
+            self._chat.notify(error.in_full, severity="error", markup=False)
             return
         mode = comparison.other_mode(answer)
         if there is not None:
@@ -96,11 +96,7 @@ class Comparing:
         for name in versions_at(recorder.family(), chat_id, position):
             kept = recorder.load(name) if name != chat_id else None
             turns = kept[1] if kept is not None else []
-            asked = next((turn for turn in turns if turn.position == exchange.question.position), None)
-            if asked is not None and (asked.text, asked.attachments) == (
-                exchange.question.text,
-                exchange.question.attachments,
-            ):
+            if any(_is_same(turn, exchange.question) for turn in turns):
                 found += [turn for turn in turns if turn.position == position]
         return found
 

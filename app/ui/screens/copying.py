@@ -107,7 +107,7 @@ class Copying:
         self._chat.notify(f"Saved {code_blocks.about(block)}, to {path}", timeout=6, markup=False)
 
     def _say(self, error: MoeChatError) -> None:
-        self._chat.notify(f"{error.message} {error.hint}".strip(), severity="warning", timeout=6, markup=False)
+        self._chat.notify(error.in_full, severity="warning", timeout=6, markup=False)
 
     def _with_code(self) -> Exchange | None:
         """The current exchange, or the last one before it whose answer has code."""

@@ -15,7 +15,7 @@ from app.commands.table import COMMANDS, GROUPS
 from app.formatting.terms import TERMS
 from app.storage.paths import AppPaths
 from app.ui.key_map import KeyMap
-from app.ui.screens.sheets import name_rows
+from app.ui.widgets.name_table import NameTable
 from app.ui.widgets.panel import Maximisable
 
 _KEY_WIDTH = 22
@@ -44,16 +44,16 @@ class HelpScreen(ModalScreen[None]):
         with VerticalScroll(classes="sheet"):
             if self._panel is not None:
                 yield Static(self._panel.TITLE, classes="sheet-title")
-                yield from name_rows(tuple((term, TERMS[term]) for term in self._panel.EXPLAINED), 12)
+                yield NameTable(((term, TERMS[term]) for term in self._panel.EXPLAINED), 12)
             for group in sorted(GROUPS, key=lambda group: self._panel is None or group != "Panels"):
                 if rows := tuple(key_rows(self._key_map, group)):
                     yield Static(group, classes="sheet-title")
-                    yield from name_rows(rows, _KEY_WIDTH)
+                    yield NameTable(rows, _KEY_WIDTH)
             yield Static("Words", classes="sheet-title")
-            yield from name_rows(tuple(TERMS.items()), 12)
+            yield NameTable(TERMS.items(), 12)
             yield Static("Files", classes="sheet-title")
             kept = AppPaths.from_environment().listed()
-            yield from name_rows(tuple((name, str(path)) for name, path in kept), 12)
+            yield NameTable(((name, str(path)) for name, path in kept), 12)
             yield Static(
                 "esc closes · the palette lists what has no key · keys can be changed in the settings",
                 classes="sheet-close",

@@ -39,7 +39,7 @@ class PresetActions:
         try:
             outcome = preset_command.carry_out(self.presets, asked, self._current)
         except PresetError as error:
-            self._chat.notify(f"{error.message} {error.hint}".strip(), severity="warning", timeout=10, markup=False)
+            self._chat.notify(error.in_full, severity="warning", timeout=10, markup=False)
         else:
             self._follow(outcome)
             self._chat.notify(outcome.said, timeout=6, markup=False)

@@ -59,7 +59,7 @@ class PresetsScreen(AboutChat, ModalScreen[str | None]):
         try:
             self._presets.delete(name)
         except PresetError as error:
-            self._show(f"{error.message} {error.hint}")
+            self._show(error.in_full)
             return
         self._deleted = name
         self._show(f"Deleted {name}; {key_for(self, 'preset.undo')} restores it.")
@@ -71,7 +71,7 @@ class PresetsScreen(AboutChat, ModalScreen[str | None]):
         try:
             self._presets.restore(self._deleted)
         except PresetError as error:
-            self._show(f"{error.message} {error.hint}")
+            self._show(error.in_full)
             return
         restored, self._deleted = self._deleted, ""
         self._show(f"Restored {restored}.")
@@ -90,7 +90,7 @@ class PresetsScreen(AboutChat, ModalScreen[str | None]):
         try:
             self._names = [NONE, *self._presets.names()]
         except PresetError as error:
-            self._names, note = [NONE], f"{error.message} {error.hint}"
+            self._names, note = [NONE], error.in_full
         options.set_options(map(self._option, self._names))
         first = self._names.index(self._chosen) if self._chosen in self._names else 0
         options.highlighted = first if before is None else min(before, len(self._names) - 1)
@@ -103,6 +103,6 @@ class PresetsScreen(AboutChat, ModalScreen[str | None]):
         try:
             about = (visible(self._presets.load(name).about), "$quiet")
         except PresetError as error:
-            said = f"{error.message} {error.hint}".replace(f"{self._presets.folder}/", "")
+            said = error.in_full.replace(f"{self._presets.folder}/", "")
             about = (visible(said), "$warning")
         return Option(Content.assemble((f"{visible(name)}  ", "bold"), here, about), id=name)

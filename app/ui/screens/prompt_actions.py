@@ -69,7 +69,7 @@ class PromptActions:
                 await self._chat.flow.ask(*await self._chat.attaching.read(text, shown))
                 return
             except AttachmentError as error:
-                problem = f"{error.message} {error.hint}"
+                problem = error.in_full
         self._chat.prompt.give_back(text)
         self._chat.notify(problem, severity="warning", timeout=8, markup=False)
 
@@ -96,7 +96,7 @@ class PromptActions:
             with self._chat.app.batch_update(), self._chat.app.suspend():  # nothing is drawn meanwhile
                 text = await asyncio.to_thread(edit, prompt.whole_text)
         except MoeChatError as error:
-            self._chat.notify(f"{error.message} {error.hint}", severity="error", markup=False)
+            self._chat.notify(error.in_full, severity="error", markup=False)
         except SuspendNotSupported:
             self._chat.notify("This terminal cannot be handed to an editor.", severity="error")
         else:
@@ -274,7 +274,7 @@ class PromptActions:
         try:
             written = export.write_as_asked(chat, partial(recorder.versions, chat.chat_id), what)
         except MoeChatError as error:
-            self._chat.notify(f"{error.message} {error.hint}".strip(), severity="error", markup=False)
+            self._chat.notify(error.in_full, severity="error", markup=False)
         else:
             self._chat.notify(f"Saved to {written}", timeout=6, markup=False)
 

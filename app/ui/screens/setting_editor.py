@@ -66,7 +66,7 @@ class SettingEditor(ModalScreen[Edited | None]):
         try:
             self.dismiss(Edited(self.setting.parse(text)))
         except ConfigError as error:
-            self._complain(f"{error.message} {error.hint}".strip())
+            self._complain(error.in_full)
 
 
 class ChoiceEditor(SettingEditor):
@@ -102,7 +102,7 @@ class LineEditor(SettingEditor):
         try:
             self.setting.parse(event.value)
         except ConfigError as error:
-            self._complain(f"{error.message} {error.hint}".strip())
+            self._complain(error.in_full)
         else:
             self.query_one("#editor-about", Static).update(Content.styled(self._about(), "$quiet"))
 

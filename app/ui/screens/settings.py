@@ -158,7 +158,7 @@ class SettingsScreen(Screen[None]):
         try:
             self._change(row, value)
         except ConfigError as error:
-            self.notify(visible(f"{error.message} {error.hint}"), severity="error", timeout=10, markup=False)
+            self.notify(visible(error.in_full), severity="error", timeout=10, markup=False)
         except OSError as error:
             text = f"{row.title} was not saved: {error.strerror or error}"
             self.notify(visible(text), severity="error", timeout=10, markup=False)

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static, TextArea
 
 from app.engine_link.bridge import EngineBridge
 from app.formatting.sanitise import visible
+from app.ui.widgets.name_table import NameTable
 from app.ui.widgets.text_field import TextField
-
-
-def name_rows(rows: Iterable[tuple[str, str]], width: int) -> Iterator[Horizontal]:
-    """One row a pair; names take `width` columns."""
-    for name, text in rows:
-        label = Static(visible(name), classes="row-name", markup=False)
-        label.styles.width = width
-        yield Horizontal(label, Static(visible(text), classes="row-text", markup=False), classes="name-row")
 
 
 class ConfigurationScreen(ModalScreen[None]):
@@ -41,7 +34,7 @@ class ConfigurationScreen(ModalScreen[None]):
                 yield Static("It is known once the engine is ready.", markup=False)
             else:
                 names = [name for name, _ in self._ready.effective]
-                yield from name_rows(self._ready.effective, 2 + max(map(len, names), default=0))
+                yield NameTable(self._ready.effective, 2 + max(map(len, names), default=0))
             yield Static("esc closes", classes="sheet-close")
 
 

@@ -127,7 +127,7 @@ class TurnActions:
         try:
             restored = await self._chat.sync.undo()
         except MoeChatError as error:
-            self._chat.notify(f"{error.message} {error.hint}", severity="warning", markup=False)
+            self._chat.notify(error.in_full, severity="warning", markup=False)
             return
         where = "" if self._chat.flow.conversation.chat_id in restored.chat_ids else f": {self._place_of(restored)}"
         self._chat.notify(f"Restored “{restored.deletion.title}”{where}.", timeout=6, markup=False)
@@ -151,7 +151,7 @@ class TurnActions:
         try:
             rows = version_rows(self._chat.flow.recorder.versions(chat_id))
         except MoeChatError as error:
-            self._chat.notify(f"{error.message} {error.hint}", severity="error", markup=False)
+            self._chat.notify(error.in_full, severity="error", markup=False)
             return
         if len(rows) < 2:
             again, edit_key = key_for(self._chat, "chat.regenerate"), key_for(self._chat, "turn.edit")

@@ -60,7 +60,7 @@ class TurnFlow:
             try:
                 question = question_of(text, sent_before=exchange.question.attachments)
             except AttachmentError as error:
-                return f"{error.message} {error.hint}"
+                return error.in_full
             number = self._conversation.exchanges.index(exchange)
             await self._flow.enter(self._conversation.branch(number))
         await self._flow.ask(*question)

@@ -33,6 +33,8 @@ class AttachmentLine(Widget):
     def show(self, files: Sequence[ShownFile], left_tok: int | None, total_tok: int) -> None:
         """Show the files. `left_tok`: what the context has left for the answer; None: not known."""
         self.display = bool(files)
+        if not files:  # with every key that is typed: nothing is laid out again
+            return
         content = Content("\n").join([*map(_file, files), _left(left_tok, total_tok)])
         if content != self._content:
             self._content = content

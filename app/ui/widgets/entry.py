@@ -49,11 +49,12 @@ class Entry:
         return turn.position if turn is not None else None
 
     def texts(self, *, shows_thinking: bool) -> dict[str, str]:
-        """What is searched, by part: text as it is read. Nothing of notices and of what is being written."""
+        """What is searched, by part: text as it is read, and of a question the files, too. Nothing of notices and of
+        what is being written."""
         if self.exchange is None or self.is_live:
             return {}
         if not self.is_answer:
-            return {QUESTION: visible(self.exchange.question.text)}
+            return {QUESTION: self._question()}
         answer = self.exchange.answer
         written = answer.text if answer is not None else ""
         if self._searched[0] != written:
@@ -61,6 +62,15 @@ class Entry:
         is_open = isinstance(self.widget, AnswerTurn) and self.widget.is_thinking_open
         thinking = visible(answer.thinking).strip("\n") if answer is not None and (shows_thinking or is_open) else ""
         return {THINKING: thinking, ANSWER: self._searched[1]}
+
+    def _question(self) -> str:
+        """The question as it stands on screen when it is open."""
+        assert self.exchange is not None
+        question = self.exchange.question
+        if self._searched[0] != question.text:
+            files = (f"{attachment.name}\n{attachment.text}" for attachment in question.attachments)
+            self._searched = (question.text, visible("\n".join([question.text, *files])))
+        return self._searched[1]
 
 
 class Found(NamedTuple):

@@ -5,8 +5,8 @@ Prefill goes layer by layer over the whole prompt, attention in chunks, so that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing
 
 import numpy as np
 
@@ -20,8 +20,9 @@ from engine.backends.ggml.kv_cache import KvCache, SeenRows
 from engine.backends.ggml.layer_graph import MAX_TENSORS, Addresses, Asked, LayerGraphBuilder
 from engine.backends.ggml.library import Ggml
 from engine.backends.ggml.lookahead import MAX_AHEAD, GgmlLookahead
+from engine.backends.ggml.memory import Memory, values
 from engine.backends.ggml.model_spec import ModelSpec
-from engine.backends.ggml.prompt_states import PromptStates, num_experts_of
+from engine.backends.ggml.prompt_states import PromptStates, chunks_of, num_experts_of
 from engine.backends.ggml.routing import LogitsTap, Routing
 from engine.backends.ggml.step_memory import StepMemory
 from engine.experts.layer import MoeLayer
@@ -80,6 +81,7 @@ class GgmlDecoder(DecodeLoop):
         self._prompt: PromptStates | None = None
         self._step_inputs, self._chunk_inputs = ForwardInputs(self.cache, 1), ForwardInputs(self.cache, chunk_tok)
         self._results = StepMemory(spec, MAX_AHEAD)
+        self._forecast_memory = Memory(4 * num_experts_of(spec) * chunk_tok)
 
     # -- decode -------------------------------------------------------------------------------------------------------
 
@@ -96,14 +98,9 @@ class GgmlDecoder(DecodeLoop):
         self._state.is_decode = True
         if self._state.recorder is not None:
             self._state.recorder.begin(1, is_prefill=False)
-        self.cache.states.begin(length)
-        try:
+        with self.cache.writing_one(length):
             logits = self._forward_token(token, length).copy()
             require_finite(logits, length + 1)
-        except BaseException:
-            self.cache.keep_prefix(length)
-            raise
-        self.cache.states.finish(length + 1)
         self.cache.tokens.append(token)
         if self._state.substituted > before:
             self.cache.note_approximate(length)
@@ -137,7 +134,7 @@ class GgmlDecoder(DecodeLoop):
         if layer is not None:
             chosen, weights = self._results.chosen, self._results.weights
             if self._ranks_in_graphs:
-                weights[0] = self._routings[moe].weigh_token(states.logits[0].tolist(), chosen[0].tolist())
+                self._results.weigh(self._routings[moe], states.one_logits)
             else:
                 chosen, weights = self._routings[moe].choose(states.logits)
             states.residual += layer(states.normed, chosen, weights)
@@ -195,8 +192,8 @@ class GgmlDecoder(DecodeLoop):
         return num_prompt_tok - start
 
     def _prefill(self, prompt: Sequence[int], on_progress: Callable[[int], None]) -> np.ndarray:
-        """See DecodeLoop. A prompt that is stopped leaves nothing behind of what was computed; where
-        it wrote over a window or a recurrent state that the tokens before it need, the cache is emptied."""
+        """See DecodeLoop. A prompt that is stopped leaves nothing behind of what was computed; where it wrote over a
+        window or a recurrent state that the tokens before it need, the cache is emptied."""
         start, tokens = len(self.cache.tokens), list(prompt[len(self.cache.tokens) :])
         if not tokens or len(prompt) > self._context_tok:
             raise ValueError(f"{len(tokens)} tokens behind {start} in a context of {self._context_tok}")
@@ -224,34 +221,39 @@ class GgmlDecoder(DecodeLoop):
         num_tok = len(tokens)
         states = self._prompt = PromptStates(self._spec, num_tok)
         self._embedding.read(tokens, states.residual_at)
-        keeps_at = self.cache.states.begin_prompt(start, start + num_tok)
-        kept_tok = 0 if keeps_at is None else keeps_at - start
-        chunks = [*_chunks(0, kept_tok, self._chunk_tok), *_chunks(kept_tok, num_tok, self._chunk_tok)]
+        chunks = chunks_of(num_tok, self._chunk_tok, self.cache.states.begin_prompt(start, num_tok))
         for number in range(len(self._spec.layers)):
             for first, count in chunks:
                 self._chunk(number, states, first, count, start)
-                if first + count == kept_tok:
-                    self.cache.states.keep(number)
+                self.cache.states.seen(number, first + count)
                 if self._state.is_cancelled():
                     raise WaitCancelled("Stopped.")
             moe = self._moe_number.get(number)
             if moe is not None:
+                self._forecast(moe + 1, states)
                 self._experts(moe, states, states.residual, only_last=number == len(self._spec.layers) - 1)
         self._token.residual[:] = states.residual[-1:]
-        with self._one_graph() as builder:
-            graph = self._graphs.head(builder, self._token.residual_at, self._results.logits_at)
-            self._scratch.allocate(graph)
-            self._compute.run(graph)
+        self._run_once(lambda builder: self._graphs.head(builder, self._token.residual_at, self._results.logits_at))
         return self._results.logits
+
+    def _forecast(self, moe: int, states: PromptStates) -> None:
+        """Tells a MoE layer which experts it will probably use, by its router on the last tokens' residuals as they are
+        before the layer before it."""
+        layer = self.layers.get(moe)
+        if layer is None or not layer.takes_forecast:
+            return
+        number, count = self._spec.moe_layers[moe], min(len(states.residual), self._chunk_tok)
+        residual_at = states.residual_at + (len(states.residual) - count) * self._spec.hidden_dim * 4
+        at = self._forecast_memory.address
+        self._run_once(lambda builder: self._graphs.asks_for_prompt(builder, number, residual_at, count, at))
+        num_experts = len(self._spec.layers[number].experts)
+        logits = self._forecast_memory.bytes[: 4 * num_experts * count]
+        layer.forecast(self._routings[moe].choose(values(logits, np.float32, count, num_experts))[0])
 
     def _chunk(self, number: int, states: PromptStates, first: int, count: int, start: int) -> None:
         """One layer on `count` tokens of the prompt, from its `first` on; the prompt begins at position `start`."""
-        seen = self._chunk_inputs.write(start + first, count)
-        with self._one_graph() as builder:
-            at = self._addresses(states, first, self._chunk_inputs)
-            graph = self._graphs.layer(builder, number, at, count, seen)
-            self._scratch.allocate(graph)
-            self._compute.run(graph)
+        seen, at = self._chunk_inputs.write(start + first, count), self._addresses(states, first, self._chunk_inputs)
+        self._run_once(lambda builder: self._graphs.layer(builder, number, at, count, seen))
 
     def run_at(self, past_tok: int) -> int:
         """Every kind of layer's graph on one chunk behind `past_tok` tokens of any content, for measuring memory;
@@ -264,13 +266,12 @@ class GgmlDecoder(DecodeLoop):
         self.cache.reset()
         return past_tok + count
 
-    @contextmanager
-    def _one_graph(self) -> Iterator[GraphBuilder]:
-        builder = GraphBuilder(self._ggml, MAX_TENSORS, 1, MAX_TENSORS)
-        try:
-            yield builder
-        finally:
-            builder.close()
+    def _run_once(self, build: Callable[[GraphBuilder], int]) -> None:
+        """Runs a graph that `build` makes and that is not kept."""
+        with closing(GraphBuilder(self._ggml, MAX_TENSORS, 1, MAX_TENSORS)) as builder:
+            graph = build(builder)
+            self._scratch.allocate(graph)
+            self._compute.run(graph)
 
     def _addresses(self, states: PromptStates, first: int, inputs: ForwardInputs) -> Addresses:
         hidden, experts = self._spec.hidden_dim * 4, num_experts_of(self._spec) * 4
@@ -292,9 +293,3 @@ class GgmlDecoder(DecodeLoop):
         self._step_scratch.close()
         self._scratch.close()
         self._embedding.close()
-
-
-def _chunks(first: int, end: int, chunk_tok: int) -> Iterator[tuple[int, int]]:
-    """(first token, number of tokens) of every chunk."""
-    for start in range(first, end, chunk_tok):
-        yield start, min(chunk_tok, end - start)

@@ -8,6 +8,8 @@ layers have no rows; what they keep is in `recurrent_states`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from engine.backends.ggml.graph import GraphBuilder, Tensor, row_bytes
@@ -135,6 +137,18 @@ class KvCache(TokenHistory):
         if not self.ring_tok:
             return True
         return max(length_tok - self.window_tok + 1, 0) >= self._written_tok - self.ring_tok
+
+    @contextmanager
+    def writing_one(self, position: int) -> Iterator[None]:
+        """A token's states are written at `position`; where that fails, what was there before is kept as far as it
+        can be."""
+        self.states.begin(position)
+        try:
+            yield
+        except BaseException:
+            self.keep_prefix(position)
+            raise
+        self.states.finish(position + 1)
 
     def keep_prefix(self, length_tok: int) -> bool:
         """See TokenHistory."""

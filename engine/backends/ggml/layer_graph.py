@@ -101,6 +101,12 @@ class LayerGraphBuilder:
         residual = builder.new_at(at.residual, F32, self._spec.hidden_dim, 1)
         return builder.graph(self.router_ahead(builder, ahead, residual, at.next_logits[-1]))
 
+    def asks_for_prompt(self, builder: GraphBuilder, ahead: int, residual: int, num_tok: int, logits: int) -> int:
+        """The graph of a later layer's router on several tokens' residuals as they are, from the address `residual` on:
+        float32 [experts, tokens] at `logits`."""
+        rows = builder.new_at(residual, F32, self._spec.hidden_dim, num_tok)
+        return builder.graph(self.router_ahead(builder, ahead, rows, logits))
+
     def router_ahead(self, builder: GraphBuilder, ahead: int, residual: Tensor, address: int) -> Tensor:
         """The logits of layer `ahead`'s router on a residual, through that layer's own norm."""
         weights = self._spec.layers[ahead]

@@ -1,7 +1,7 @@
 """What recurrent layers remember, in one block of memory, and a copy of it at one earlier length.
 
-Such a state cannot be cropped: it stands for all tokens before it. So `keep` copies it within a prompt, shortly before
-its end, where the next prompt of a chat usually still agrees, and `rewind` goes back to that, or to nothing.
+Such a state cannot be cropped: it stands for all tokens before it. So it is copied within a prompt, shortly before its
+end, where the next prompt of a chat usually still agrees, and `rewind` goes back to that, or to nothing.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class RecurrentStates:
         self._live, self._kept = (Memory(len(self._numbers) * self._layer_bytes) for _ in range(2))
         self.length_tok: int | None = 0
         self._kept_tok: int | None = None
-        self._keeps_at_tok: int | None = None
-        """Of the prompt that is being computed."""
+        self._start = self._keeps_behind = 0
+        """Of the prompt that is being computed: where it begins, and behind how many of its tokens states are kept."""
 
     def tensors(self, builder: GraphBuilder) -> dict[int, StateTensors]:
         """By the number of their layer."""
@@ -80,23 +80,23 @@ class RecurrentStates:
             raise ValueError(f"states of {self.length_tok} tokens are no states of {length_tok}")
         self.length_tok = None
 
-    def begin_prompt(self, start: int, end: int) -> int | None:
-        """As `begin`, of a prompt up to position `end`. Returns the length at which `keep` must be called for every
-        layer; None: nowhere."""
+    def begin_prompt(self, start: int, num_tok: int) -> int:
+        """As `begin`, of a prompt's `num_tok` tokens from `start` on. Returns behind how many of them a chunk must end,
+        so that `seen` is told of it for every layer; 0: anywhere."""
         self.begin(start)
         if not self._numbers:
-            return None
-        at = end - KEPT_BEFORE_TOK
-        if at > start:
-            self._kept_tok, self._keeps_at_tok = None, at
-            return at
+            return 0
+        before = num_tok - KEPT_BEFORE_TOK
+        if before > 0:
+            self._kept_tok, self._keeps_behind, self._start = None, before, start
+            return before
         np.copyto(self._kept.bytes, self._live.bytes)
         self._kept_tok = start
-        return None
+        return 0
 
-    def keep(self, layer: int) -> None:
-        """Copies the state of a recurrent layer; others have none."""
-        if layer in self._numbers:
+    def seen(self, layer: int, num_tok: int) -> None:
+        """A layer is done with so many tokens of the prompt. Copies its state where it is to be kept."""
+        if num_tok == self._keeps_behind and layer in self._numbers:
             start = self._numbers.index(layer) * self._layer_bytes
             place = slice(start, start + self._layer_bytes)
             np.copyto(self._kept.bytes[place], self._live.bytes[place])
@@ -104,12 +104,12 @@ class RecurrentStates:
     def finish(self, length_tok: int) -> None:
         """The forward is done, and the states stand for so many tokens."""
         self.length_tok = length_tok
-        if self._keeps_at_tok is not None:
-            self._kept_tok, self._keeps_at_tok = self._keeps_at_tok, None
+        if self._keeps_behind:
+            self._kept_tok, self._keeps_behind = self._start + self._keeps_behind, 0
 
     def rewind(self, length_tok: int) -> int:
         """Goes back to the longest state of at most `length_tok` tokens, and returns how many it stands for."""
-        self._keeps_at_tok = None
+        self._keeps_behind = 0
         if not self._numbers or self.length_tok == length_tok:
             return length_tok
         if self._kept_tok is None or self._kept_tok > length_tok:
@@ -122,4 +122,4 @@ class RecurrentStates:
     def reset(self) -> None:
         """States of no tokens."""
         self._live.bytes[:] = 0
-        self.length_tok, self._kept_tok, self._keeps_at_tok = 0, None, None
+        self.length_tok, self._kept_tok, self._keeps_behind = 0, None, 0

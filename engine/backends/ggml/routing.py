@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -44,7 +45,7 @@ class Routing:
             weights = _values_of(_softmax(logits), experts)
         return weights if spec.scale == 1.0 else weights * np.float32(spec.scale)
 
-    def weigh_token(self, logits: list[float], experts: list[int]) -> list[float]:
+    def weigh_token(self, logits: Sequence[float], experts: Sequence[int]) -> list[float]:
         """As `weigh` for one token, without arrays: they cost more than arithmetic on k numbers."""
         spec = self._spec
         if spec.scoring == SIGMOID:

@@ -78,9 +78,11 @@ Ask about another country, or press `f5` to see what *approximate* costs.
 class ScriptedEngine(FakeEngine):
     """Loads for a while, then answers at about 20 tokens a second."""
 
-    def __init__(self, load_s: float = 2.0, token_s: float = 0.05, shape: tuple[int, int] = (30, 16)) -> None:
+    def __init__(
+        self, load_s: float = 2.0, token_s: float = 0.05, shape: tuple[int, int] = (30, 16), ttft_s: float = 0.5
+    ) -> None:
         super().__init__()
-        self._load_s, self._token_s, self._shape = load_s, token_s, shape
+        self._load_s, self._ttft_s, self._token_s, self._shape = load_s, ttft_s, token_s, shape
         self._loaded_from: float | None = None
         self._is_ready = False
         self._mode = EXACT
@@ -141,7 +143,7 @@ class ScriptedEngine(FakeEngine):
                 self.tell(replace(READY, request_id=self.load_id), Profiles(self.profiles))
         if self._building is not None:
             self._build(self._building, int(2 * (now - self._begun_at)))
-        while self._request_id is not None and now > self._begun_at + 0.5 + self._token_s * self._num_tok:
+        while self._request_id is not None and now > self._begun_at + self._ttft_s + self._token_s * self._num_tok:
             self._recent.append(1000 * self._token_s * random.uniform(0.8, 1.7))
             self._num_tok += 1
             self.tell(TextDelta(self._request_id, self._pieces[self._num_tok - 1], self._num_tok))

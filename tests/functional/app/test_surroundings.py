@@ -19,7 +19,7 @@ import pytest
 import app
 from app.cli import engine_run, saving
 from app.cli import main as cli
-from app.storage import chat_import, unsaved
+from app.storage import chat_import, import_file, unsaved
 from app.storage.store import ChatStore
 from app.ui.chat_app import ChatApp
 from app.ui.widgets.prompt import Prompt
@@ -117,7 +117,7 @@ def test_what_could_not_be_kept_is_in_a_file_that_can_be_imported(
         run(home, ["ask", "-c", "capital?"])
         (written,) = temporary.glob("moe-chat-unsaved-*.json")
         store = ChatStore(tmp_path / "other" / "chats.db")
-        chat_import.import_chats(store, chat_import.read_file(written))
+        chat_import.import_chats(store, import_file.read_file(written).chats)
     assert [turn.text for turn in store.turns(store.chats()[0].chat_id)] == ["before", "capital?", "It is Paris."]
     store.close()
 

@@ -1,4 +1,4 @@
-"""`moe-chat paths`, `clean`, `doctor` and `completion`."""
+"""`moe-chat paths`, `clean`, `doctor`, `presets` and `completion`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from app.cli import engine_run
 from app.cli import main as cli
 from app.cli.commands import doctor
 from app.process.instance import InstanceLock
+from app.settings.presets import Preset, Presets
 from app.storage.paths import AppPaths
 from app.storage.records import ChatRecord, TurnRecord
 from app.storage.store import ChatStore
@@ -232,11 +233,34 @@ def test_doctor_finds_a_damaged_database(play: Callable[[Play], FakeEngine], pat
 def test_completion_scripts_are_scripts(shell: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert cli.main(["completion", shell]) == 0
     script = capsys.readouterr().out
-    for word in ("chats", "search", "--residency", "router-ahead", "competition", "doctor", "chats list --ids"):
+    for word in (
+        "chats",
+        "search",
+        "--residency",
+        "router-ahead",
+        "competition",
+        "doctor",
+        "chats list --ids",
+        "presets --names",
+    ):
         assert word in script
     if shutil.which(shell) is not None:
         (tmp_path / "script").write_text(script)
         subprocess.run([shell, "-n", str(tmp_path / "script")], check=True)
+
+
+def test_presets_are_listed_by_name(paths: AppPaths, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["presets"]) == 0
+    assert "/preset save" in capsys.readouterr().err
+    presets = Presets(paths.presets_dir)
+    presets.save(Preset("brief", {"chat.system_prompt": "Be brief.", "sampling.temperature": 0.2}))
+    (paths.presets_dir / "broken.toml").write_text("[sampling]\ntemperature = 'hot'\n")
+    assert cli.main(["presets", "--names"]) == 0
+    assert capsys.readouterr().out == "brief\nbroken\n"
+    assert cli.main(["presets"]) == 0
+    told = capsys.readouterr().out
+    assert "brief · temperature 0.2 · “Be brief.”" in told
+    assert "line 2" in told
 
 
 def test_completion_is_imported_by_its_command_alone() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from textual import events
 
-from app.storage import chat_import
+from app.storage import import_file
 from app.storage.store import ChatStore
 from app.ui.screens.sheets import EditQuestion
 from app.ui.widgets.prompt import Prompt
@@ -65,6 +65,10 @@ async def test_a_file_is_completed_counted_and_sent(stage: Stage, notes: Path, t
     await stage.pilot.press("alt+up", "alt+up", "enter")
     await stage.see("▾ notes.md")
     await stage.see("a word of mine")
+    await stage.pilot.press("enter", "ctrl+f", *"mine")
+    await stage.see("20 of 20")
+    await stage.see("▾ notes.md")
+    await stage.pilot.press("escape")
     # asked again, and differently: as it was, though the file has changed
     notes.write_text("something else")
     await stage.pilot.press("end", "ctrl+g")
@@ -79,7 +83,7 @@ async def test_a_file_is_completed_counted_and_sent(stage: Stage, notes: Path, t
     assert "a word of mine" in stage.engine.submitted()[2].messages[-1].content
     await stage.ask(f"/export json {tmp_path / 'chat.json'}")
     await stage.see("Saved to")
-    kept = chat_import.read_file(tmp_path / "chat.json")
+    kept = import_file.read_file(tmp_path / "chat.json").chats
     assert all(chat.turns[0].attachments[0].text == "a word of mine\n" * 20 for chat in kept)
     store = ChatStore(stage.db_path)
     assert store.turns(kept[0].chat_id)[0].attachments == kept[0].turns[0].attachments

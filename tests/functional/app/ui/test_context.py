@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.storage import chat_import
+from app.storage import import_file
 from engine.events import CANCELLED
 from tests.functional.app.conftest import Stage
 from tests.functional.app.ui.test_turns import kept, talk
@@ -36,7 +36,7 @@ async def test_an_unanswered_question_is_put_into_the_context(stage: Stage, tmp_
     await stage.until(lambda: not stage.chat.flow.is_busy)
     await stage.ask(f"/export json {tmp_path / 'chat.json'}")
     await stage.see("Saved to")
-    (exported,) = chat_import.read_file(tmp_path / "chat.json")
+    (exported,) = import_file.read_file(tmp_path / "chat.json").chats
     assert [turn.in_context for turn in exported.turns] == [True, None, None, None]
 
 

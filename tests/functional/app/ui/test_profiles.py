@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
+from textual import events
 
 from app.domains.domain import num_prompts
 from app.ui.screens.chat import ChatScreen
@@ -200,6 +203,17 @@ async def test_esc_in_the_chat_stops_the_answer_then_asks_about_building(stage: 
     assert Cancel(request) not in stage.engine.sent
     await stage.pilot.press("y")
     await stage.until(lambda: Cancel(request) in stage.engine.sent)
+
+
+async def test_esc_asks_about_building_at_once(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the engine says anything more: under load its next word may take long."""
+    request = await begin_building(stage)
+    await stage.open_chat()
+    monkeypatch.setattr(stage.bridge, "poll", list)
+    stage.app.post_message(events.Key("escape", None))
+    async with asyncio.timeout(1):
+        await stage.asked_about("Maths")
+    assert Cancel(request) not in stage.engine.sent
 
 
 async def test_building_that_fails_is_told(stage: Stage) -> None:

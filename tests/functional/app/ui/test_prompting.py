@@ -215,3 +215,19 @@ async def test_no_key_selects_what_is_typed_to_be_replaced_unseen(stage: Stage) 
     prompt.set_text("a long draft")
     await stage.pilot.press("f7", "x")
     assert prompt.text == "a long draftx"
+
+
+async def test_the_keys_that_delete_to_an_end_of_the_line_mean_the_line_as_it_was_typed(stage: Stage) -> None:
+    await stage.open_chat()
+    prompt, text = stage.chat.query_one(Prompt), "word " * 40 + "end"
+    prompt.set_text(f"first\n{text}")
+    await stage.until(lambda: prompt.size.height >= 4)
+    await stage.pilot.press("ctrl+u")
+    assert prompt.text == "first\n"
+    await stage.pilot.press("alt+z")
+    assert prompt.text == f"first\n{text}"
+    prompt.move_cursor((1, 5))
+    await stage.pilot.press("ctrl+k")
+    assert prompt.text == "first\nword "
+    await stage.pilot.press("home", "ctrl+u")
+    assert prompt.text == "firstword "

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.storage import chat_import
+from app.storage import import_file
 from app.storage.records import STOPPED, TurnRecord
 from app.storage.store import ChatStore
 from app.ui.screens import setting_words
@@ -68,7 +68,7 @@ async def test_an_export_as_json_holds_every_version(stage: Stage, tmp_path: Pat
     await stage.until(lambda: [turns[-1].text for turns in kept(stage)] == ["First answer.", "Another answer."])
     await stage.ask(f"/export json {tmp_path / 'chat.json'}")
     await stage.see("Saved to")
-    parent, branch = chat_import.read_file(tmp_path / "chat.json")
+    parent, branch = import_file.read_file(tmp_path / "chat.json").chats
     assert branch.parent_chat_id == parent.chat_id
     assert [kept.turns[-1].text for kept in (parent, branch)] == ["First answer.", "Another answer."]
 

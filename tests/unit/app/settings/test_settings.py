@@ -351,6 +351,6 @@ def test_a_name_that_is_no_text_is_refused_and_the_file_stays(tmp_path: Path) ->
     file = SettingsFile(tmp_path / "settings.toml")
     file.write({("model", "name"): "demo"})
     before = file.path.read_bytes()
-    with pytest.raises(OSError, match="no UTF-8"):
+    with pytest.raises(OSError, match="not UTF-8 text"):
         file.write({("model", "name"): "/models/caf\udce9"})
     assert file.path.read_bytes() == before

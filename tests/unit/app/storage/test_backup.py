@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.storage import chat_import, export
+from app.storage import chat_import, export, import_file
 from app.storage.export import KeptChat
 from app.storage.forest import grouped_versions, parents_first, version_ids
 from app.storage.recorder import Recorder
@@ -115,7 +115,7 @@ def _check_is_there(store: ChatStore, chats: list[KeptChat], kept_ids: dict[str,
 def test_a_forest_comes_back_whole_in_any_order(forest: list[KeptChat], random: object) -> None:
     with _opened() as first, _opened() as second:
         _keep(first, forest)
-        chats = chat_import.read_json(_exported(first))
+        chats = import_file.read_bytes(_exported(first).encode()).chats
         random.shuffle(chats)  # type: ignore[attr-defined]
         chat_import.import_chats(second, chats)
         assert second.chats() == sorted(first.chats(), key=lambda chat: second.chats().index(chat))
@@ -140,14 +140,14 @@ def test_a_changed_store_keeps_its_own_and_gets_the_whole_forest(forest: list[Ke
                 case "renamed":
                     store.rename(kept.chat_id, "another name")
         before = export.with_versions(store, [chat.chat_id for chat in store.chats()])
-        chat_import.import_chats(store, chat_import.read_json(text))
+        chat_import.import_chats(store, import_file.read_bytes(text.encode()).chats)
         for kept in before:
             there = export.kept_chat(store, kept.chat_id)
             assert there is not None
             assert _content(there) == _content(kept)
         _check_is_there(store, forest, _ids_in(store, forest))
         num_chats = store.num_chats()
-        again = chat_import.import_chats(store, chat_import.read_json(text))
+        again = chat_import.import_chats(store, import_file.read_bytes(text.encode()).chats)
         assert (again.new, again.copies, store.num_chats()) == ((), (), num_chats)
 
 
@@ -226,5 +226,5 @@ def test_links_are_followed() -> None:
 def test_turns_that_two_instances_wrote_at_one_place_come_back(store: ChatStore) -> None:
     chat = _linked("a")
     twice = KeptChat(chat.chat, [*chat.turns, TurnRecord("a", 0, USER, "at the same time")])
-    chat_import.import_chats(store, chat_import.read_json(export.as_json([twice])))
+    chat_import.import_chats(store, import_file.read_bytes(export.as_json([twice]).encode()).chats)
     assert len(store.turns("a")) == 2

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.storage import database as chat_database
-from app.storage.records import ASSISTANT, USER, ChatRecord, Snippet, TurnRecord
+from app.storage.records import ASSISTANT, USER, Attachment, ChatRecord, Snippet, TurnRecord
 from app.storage.store import ChatStore
 
 
@@ -122,6 +122,23 @@ def test_the_index_follows_every_change(store: ChatStore) -> None:
     assert len(store.search("name")) == 1
     store.delete_chat(chat.chat_id)
     assert store.search("reply") == store.search("name") == []
+
+
+@pytest.mark.parametrize("searched", ["turbine", "report.md", "efficiency summarise", "=>"])
+def test_files_that_were_sent_are_found_by_name_and_text(store: ChatStore, searched: str) -> None:
+    _keep(store, "summarise something else")
+    chat = ChatRecord("general", "", "demo")
+    files = (Attachment("report.md", "The turbine's\nefficiency => 41 %"), Attachment("b.txt", "more"))
+    turn = TurnRecord(chat.chat_id, 0, USER, "Summarise these.", attachments=files)
+    store.save_whole(chat, [turn])
+    (result,) = store.search(searched)
+    assert result.turn == turn
+    assert _marked(result.snippet)
+    turn.attachments = files[1:]
+    store.save_turn(turn)
+    assert store.search(searched) == []
+    store.delete_chat(chat.chat_id)
+    assert store.search("more") == []
 
 
 def test_a_long_text_gives_a_short_snippet(store: ChatStore) -> None:

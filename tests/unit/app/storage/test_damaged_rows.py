@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from app.process.instance import InstanceLock
-from app.storage import chat_import, export
+from app.storage import chat_import, export, import_file
 from app.storage.database import ChatDatabase, StoreDamagedError, StoreUnwritableError
 from app.storage.paths import make_private
 from app.storage.recorder import Recorder
@@ -91,7 +91,7 @@ def test_a_damaged_row_costs_that_row(
         assert told
     text = export.as_json(export.with_versions(store, kept))
     other = ChatStore(tmp_path / "other.db")
-    assert len(chat_import.import_chats(other, chat_import.read_json(text)).new) == len(kept)
+    assert len(chat_import.import_chats(other, import_file.read_bytes(text.encode()).chats).new) == len(kept)
     for kept_chat in export.with_versions(other, kept):
         export.as_markdown(kept_chat)
     other.close()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.storage import answer_record, chat_import, export
+from app.storage import answer_record, chat_import, export, import_file
 from app.storage.export import ExportError, KeptChat
 from app.storage.records import ASSISTANT, STOPPED, USER, ChatRecord, TurnRecord
 from app.storage.store import ChatStore
@@ -42,7 +42,7 @@ def test_markdown_tells_the_whole_chat() -> None:
 
 def test_json_comes_back_as_it_was(store: ChatStore) -> None:
     given = _chat("emoji 🙂, [red], \x1b[31m and \u202e")
-    imported = chat_import.import_chats(store, chat_import.read_json(export.as_json([given])))
+    imported = chat_import.import_chats(store, import_file.read_bytes(export.as_json([given]).encode()).chats)
     assert imported.new == (given.chat.chat_id,)
     kept = export.kept_chat(store, given.chat.chat_id)
     assert kept is not None
@@ -53,10 +53,10 @@ def test_json_comes_back_as_it_was(store: ChatStore) -> None:
 def test_importing_twice_adds_nothing_and_another_version_is_kept_beside(store: ChatStore) -> None:
     given = _chat()
     text = export.as_json([given])
-    chat_import.import_chats(store, chat_import.read_json(text))
-    assert str(chat_import.import_chats(store, chat_import.read_json(text))) == "1 chat already there"
+    chat_import.import_chats(store, import_file.read_bytes(text.encode()).chats)
+    assert str(chat_import.import_chats(store, import_file.read_bytes(text.encode()).chats)) == "1 chat already there"
     changed = text.replace("it is.", "it was.")
-    imported = chat_import.import_chats(store, chat_import.read_json(changed))
+    imported = chat_import.import_chats(store, import_file.read_bytes(changed.encode()).chats)
     assert len(imported.copies) == 1
     assert store.num_chats() == 2
     assert "it is." in store.turns(given.chat.chat_id)[1].text
@@ -72,9 +72,9 @@ def _break(change: Callable[[dict[str, Any]], object]) -> str:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("{", "not JSON"),
-        ("[" * 100_000, "not JSON"),
-        ("[]", "no chats of moe-chat"),
+        ("{", "not valid JSON"),
+        ("[" * 100_000, "not valid JSON"),
+        ("[]", "no chats of a known program"),
         (_break(lambda document: document.update(version=2)), "version 2"),
         (_break(lambda document: document.update(chats=None)), "chats in the file is not a list"),
         (_break(lambda document: document["chats"].append(7)), r"chats\[1\] in the file is not an object"),
@@ -89,12 +89,12 @@ def _break(change: Callable[[dict[str, Any]], object]) -> str:
 )
 def test_a_file_that_is_wrong_is_refused_with_the_place(text: str, told: str) -> None:
     with pytest.raises(ExportError, match=told):
-        chat_import.read_json(text)
+        import_file.read_bytes(text.encode())
 
 
 def test_lone_surrogates_are_replaced(store: ChatStore) -> None:
     text = _break(lambda document: document["chats"][0].update(domain="a\ud800", title="\ud800"))
-    imported = chat_import.import_chats(store, chat_import.read_json(text))
+    imported = chat_import.import_chats(store, import_file.read_bytes(text.encode()).chats)
     assert store.chat(imported.new[0]) is not None
 
 

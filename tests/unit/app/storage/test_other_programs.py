@@ -231,7 +231,7 @@ def test_an_archive_a_fifo_and_what_is_none_of_these(tmp_path: Path) -> None:
     (tmp_path / "odd.json").write_text('[{"a": 1}, 2]')
     (tmp_path / "deep.json").write_text("[" * 100_000)
     for name, why in (("other.zip", "no conversations.json"), ("pipe", "not a file"), ("odd.json", "no chats"),
-                      ("deep.json", "not JSON"), ("absent", "cannot be read")):  # fmt: skip
+                      ("deep.json", "not valid JSON"), ("absent", "cannot be read")):  # fmt: skip
         with pytest.raises(ExportError) as caught:
             import_file.read_file(tmp_path / name)
         assert why in caught.value.message

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from itertools import chain
 
 import pytest
@@ -118,4 +119,36 @@ def test_where_all_experts_have_slots_the_next_absent_ones_are_on_their_way() ->
         pass
     assert bench.fetch(0, bench.cache.absent(0)) == bench.cache.absent(0)
     bench.cache.check_integrity()
+    bench.link.close()
+
+
+def test_a_forecast_fills_empty_slots_early_with_the_most_used() -> None:
+    bench, everyone = Bench(3, is_cold=True), list(range(NUM_EXPERTS))
+    assert [bench.prefill.takes_forecast(layer) for layer in range(3)] == [False, True, False]
+    bench.prefill.forecast(1, [7, 1, 4, 0, 2, 9])
+    assert bench.fetch(0, everyone) == everyone
+    while bench.link.queued:
+        pass
+    ahead = [expert for layer, expert in bench.source.read if layer == 1]
+    assert {1, 4, 7} <= set(ahead) <= {0, 1, 2, 4, 7, 9}, "as far as the ring has room"
+    assert ahead == sorted(ahead)
+    assert not bench.prefill.takes_forecast(1)
+    assert bench.fetch(1, [0, 1, 3, 4, 5, 11]) == [0, 1, 3, 4, 5, 11], "7 and 9 got no token, 3 was not expected"
+    assert bench.cache.residents()[1] == (1, 4, 7)
+    assert bench.ring.num_free == RING
+    bench.link.close()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_the_forecast_every_expert_comes_in_order(seed: int) -> None:
+    chance = random.Random(seed)
+    bench = Bench(chance.choice([2, 5, NUM_EXPERTS]), is_cold=True)
+    for _ in range(4):
+        for layer in range(3):
+            used = sorted(chance.sample(range(NUM_EXPERTS), chance.randint(1, NUM_EXPERTS)))
+            if layer < 2:
+                bench.prefill.forecast(layer + 1, chance.sample(range(NUM_EXPERTS), chance.randint(0, NUM_EXPERTS)))
+            absent = [expert for expert in used if expert not in bench.cache.lock_resident(layer, used)]
+            assert bench.fetch(layer, absent, chance.sample(absent, len(absent))) == absent
+        assert bench.ring.num_free == RING
     bench.link.close()
