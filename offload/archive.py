@@ -56,11 +56,19 @@ def write_archive(
         np.savez(file, **columns)
 
 
-def read_archive(path: Path, file_format: str, version: int, error: type[OffloadError], remedy: str) -> Archive:
-    """Read a file written by `write_archive`. Raises `error`, with `remedy` as its hint, when it is anything else."""
+def read_archive(
+    path: Path,
+    file_format: str,
+    version: int,
+    error: type[OffloadError],
+    remedy: str,
+    max_bytes: int = _MAX_FILE_BYTES,
+) -> Archive:
+    """Read a file written by `write_archive`. Raises `error`, with `remedy` as its hint, when it is anything else, or
+    has more than `max_bytes`."""
     try:
         with os.fdopen(open_regular(path), "rb") as file:
-            arrays = _read_arrays(file)
+            arrays = _read_arrays(file, max_bytes)
         header = parse_object(arrays.pop(_HEADER).tobytes(), _HEADER_LIMITS)
     except OSError as failure:
         raise error(f"{path} cannot be read: {why(failure)}.", remedy) from failure
@@ -80,11 +88,11 @@ class _Unusual(ValueError):
     """The archive is not of the kind that is written here; says what is different."""
 
 
-def _read_arrays(file: BinaryIO) -> dict[str, np.ndarray]:
+def _read_arrays(file: BinaryIO, max_bytes: int) -> dict[str, np.ndarray]:
     """The arrays by name. Raises OSError, _Unusual, and whatever is in _DAMAGE."""
     file_bytes = os.fstat(file.fileno()).st_size
-    if file_bytes > _MAX_FILE_BYTES:
-        raise TooLarge(file_bytes, _MAX_FILE_BYTES)
+    if file_bytes > max_bytes:
+        raise TooLarge(file_bytes, max_bytes)
     with zipfile.ZipFile(file) as archive:
         members = archive.infolist()
         _check_members(members, file_bytes)

@@ -36,12 +36,11 @@ class InputInterrupted(Exception):
 class Interrupt:
     """Handles ctrl+c: the first one stops the answer or the line of input, the second one ends the program."""
 
-    def __init__(self, *, is_reading: bool = False, wait_s: float = _STOP_WAIT_S) -> None:
-        """`is_reading`: the first ctrl+c raises InputInterrupted, which ends a blocking read. `wait_s`: seconds that a
-        stopped answer may take to end."""
+    def __init__(self, *, wait_s: float = _STOP_WAIT_S) -> None:
+        """`wait_s`: seconds that a stopped answer may take to end."""
         self.since: float | None = None
         self._wait_s = wait_s
-        self._is_reading = is_reading
+        self._is_reading = self._is_pending = False
         self._previous: Callable[[int, FrameType | None], object] | None = None
 
     def handle(self, number: int, frame: FrameType | None) -> None:
@@ -50,10 +49,23 @@ class Interrupt:
             self.since = time.monotonic()
             if self._is_reading:
                 raise InputInterrupted
+            self._is_pending = True
         elif self._previous is not None:
             self._previous(number, frame)
         else:
             raise KeyboardInterrupt
+
+    def read(self, reader: Callable[[], str | None]) -> str | None:
+        """What `reader` returns. Raises InputInterrupted at the first ctrl+c, also at one that came just before; the
+        handler raises it nowhere else, so that it is always caught."""
+        try:
+            self._is_reading = True
+            if self._is_pending:
+                self._is_pending = False
+                raise InputInterrupted
+            return reader()
+        finally:
+            self._is_reading = False
 
     @property
     def is_overdue(self) -> bool:

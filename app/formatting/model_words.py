@@ -9,7 +9,7 @@ COSTS_EXPLAINED = "from: the smallest budget; %: the share of its experts on the
 
 
 def model_shape(entry: ModelEntry) -> str:
-    """`48 x 128 experts, 8 a token · 56.9 GiB`, as far as it is known. Of a GGUF file, of which a second line tells:
+    """`48 x 128 experts, 8 a token · 56.9 GiB`, as far as it is known. Where a second line tells of it:
     `48 x 128 experts · 17.3 GiB · LM Studio`."""
     parts = []
     if entry.num_experts is not None:

@@ -23,19 +23,27 @@ class DecodeLoop(ABC):
     def __init__(self, state: StepState, context_tok: int) -> None:
         self._state, self._context_tok = state, context_tok
 
-    @abstractmethod
     def prefill(self, prompt: Sequence[int], on_progress: Callable[[int], None]) -> Array:
-        """Computes the prompt beyond what the cache holds; returns the last position's logits [vocab].
+        """Computes the prompt beyond what the cache holds; returns the last position's logits [vocab]. At its end the
+        expert cache drops what the eviction policy does not want to keep of it.
 
         `on_progress(tokens done)`. Raises WaitCancelled, ExpertReadError, NonFiniteLogitsError; the cache then holds
         what was completed.
         """
+        logits = self._prefill(prompt, on_progress)
+        self._state.after_prefill()
+        return logits
+
+    @abstractmethod
+    def _prefill(self, prompt: Sequence[int], on_progress: Callable[[int], None]) -> Array:
+        """The prompt alone; see `prefill`."""
 
     @abstractmethod
     def step(self, token: int) -> Array:
         """Computes one token behind what the cache holds; returns the logits [vocab] after it.
 
-        Raises WaitCancelled, ExpertReadError, NonFiniteLogitsError, with the cache as it was.
+        Raises WaitCancelled, ExpertReadError, NonFiniteLogitsError, with the cache as it was, or holding fewer tokens
+        where a recurrent state was changed.
         """
 
     @abstractmethod
@@ -45,7 +53,7 @@ class DecodeLoop(ABC):
     def tokens(self, logits: Array, sampler: Sampler, num_new_tok: int) -> Iterator[int]:
         """Yields drawn tokens; asks for the next forward only when the next token is asked for.
 
-        Raises what `step` raises, with the cache as it was before that token.
+        Raises what `step` raises, with the cache as it leaves it.
         """
         for remaining in range(num_new_tok, 0, -1):
             length = len(self.cache.tokens)

@@ -53,8 +53,8 @@ class OffloadedModel:
         self._needs = needs
         self.is_whole = False
         """The experts' runtime is built: the model can answer."""
-        self.predictor_about = ""
-        """Of the trained predictor that is in use, for a person."""
+        self.predictor_about = self.predictor_problem = ""
+        """Of the trained predictor that is in use, and why one that is kept is not, for a person."""
         try:
             backend.load(
                 self.budget,
@@ -92,7 +92,8 @@ class OffloadedModel:
             )
 
     def _kept_predictor(self, domain: str | None) -> SelectionPredictor | None:
-        kept = PredictorStore(self.fingerprint, self.loaded.plan.geometry).best_for(domain)
+        store = PredictorStore(self.fingerprint, self.loaded.plan.geometry)
+        kept, self.predictor_problem = store.best_for(domain), store.problem
         self.predictor_about = "" if kept is None else f"trained on {kept.domain} ({kept.about})"
         return None if kept is None else kept.predictor
 
@@ -163,7 +164,7 @@ class OffloadedModel:
         runtime.close()
         self.backend.unbind()
         self._runtime = None
-        self.state.abandon_prefill = lambda: None
+        self.state.abandon_prefill = self.state.after_prefill = lambda: None
         del runtime
         for name in ("link", "pool", "cache", "layers", "prefetching", "prefill"):
             self.__dict__.pop(name, None)  # a rebuild that failed has not made them

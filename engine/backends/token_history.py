@@ -27,7 +27,8 @@ class TokenHistory:
             self._first_approximate_tok = position
 
     def keep_prefix(self, length_tok: int) -> bool:
-        """Keeps the first `length_tok` tokens' states. False: not possible, and the cache was emptied."""
+        """Keeps the first `length_tok` tokens' states, or fewer where recurrent states are kept of fewer alone. False:
+        not possible, and the cache was emptied."""
         del self.tokens[length_tok:]
         if self._first_approximate_tok is not None and self._first_approximate_tok >= length_tok:
             self._first_approximate_tok = None

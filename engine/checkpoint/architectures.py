@@ -24,6 +24,7 @@ NO_EXPERTS_INTERFACE = frozenset(_WITHOUT_INTERFACE.split())
 GGUF_FAMILIES = (
     *("qwen3moe", "qwen2moe", "glm4moe", "olmoe", "llama", "granitemoe"),
     *("dots1", "ernie4_5-moe", "hunyuan-moe", "hy_v3", "minimax-m2", "gpt-oss", "deepseek2"),
+    *("qwen3next", "qwen35moe"),
 )
 """Architectures, by their names in GGUF files, that the ggml back end runs."""
 

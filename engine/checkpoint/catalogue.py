@@ -26,9 +26,10 @@ from engine.checkpoint.header import TruncatedFile, read_header
 from engine.checkpoint.hub_cache import hub_cache as hub_cache  # the place, read from here by the app
 from engine.checkpoint.hub_cache import repositories
 from engine.checkpoint.model_entry import Costs as Costs  # the values, read from here by the app
-from engine.checkpoint.model_entry import Examine, Examined
+from engine.checkpoint.model_entry import Examine, Examined, FolderHeaders, shares_in_words
 from engine.checkpoint.model_entry import ModelEntry as ModelEntry
 from engine.checkpoint.shards import Shards, choose_shards, pickled_file
+from engine.checkpoint.stored_tensors import Placed
 from engine.checkpoint.tokenizer_files import check_tokenizer_files, has_tokenizer
 from engine.config import DEMO_MODEL
 from engine.demo.location import built_demo
@@ -37,27 +38,25 @@ from offload.bounded_json import shown
 from offload.regular_file import is_regular, why
 
 _READABLE_DTYPES = ("BF16", "F16", "F32")
-_WHOLE = 0.995
-"""A share that is all but everything is not told."""
 MOST_MODELS: Final = 200
 _MOST_SECONDS: Final = 10
 """A menu holds so many at most, and is made in so long; what is left out is said in an entry by itself."""
 
 
-def _not_examined(file: GgufFile) -> Examined:
+def _not_examined(model: GgufFile | FolderHeaders) -> Examined:
     return Examined()
 
 
 def find_models(folders: Sequence[Path], examine: Examine = _not_examined) -> tuple[ModelEntry, ...]:
     """The demo, the models of `folders`, those of the hub's cache, and GGUF models where other programs keep them; each
-    once. `examine` looks closer at each GGUF header.
+    once. `examine` looks closer at each model's headers.
 
     A folder without a config.json is searched one level down, and listed with the reason when nothing is found there.
     Every GGUF model in a folder, or in one of the folders in it, is an entry; so is a GGUF file among `folders`.
     Raises nothing: what cannot be read is left out, or listed with the reason. Never blocks: only regular files are
     opened, and folders are listed within limits.
     """
-    entries, seen, deadline_s = [_demo()], set[Path](), monotonic() + _MOST_SECONDS
+    entries, seen, deadline_s = [_demo(examine)], set[Path](), monotonic() + _MOST_SECONDS
     files = [path for path in folders if not path.is_dir()]  # last: other programs have better names for theirs
     rest = [path for path in folders if path not in files]
     places = (_of_folders(rest, examine, seen), _of_hub(examine, seen), _of_places(examine, seen))
@@ -78,14 +77,14 @@ def describe_folder(path: Path, examine: Examine = _not_examined) -> ModelEntry:
             return _refused(Found(path, OWN), error.message.rstrip("."))
         if file is not None:
             return _describe_gguf(Found(file, OWN), examine)
-    return _describe(path, path.resolve().name or str(path), str(path))
+    return _describe(path, path.resolve().name or str(path), str(path), examine)
 
 
-def _demo() -> ModelEntry:
+def _demo(examine: Examine) -> ModelEntry:
     folder = built_demo()
     if folder is None:
         return ModelEntry(DEMO_MODEL, DEMO_MODEL, is_supported=True, reason="")
-    return _describe(folder, DEMO_MODEL, DEMO_MODEL)
+    return _describe(folder, DEMO_MODEL, DEMO_MODEL, examine)
 
 
 def _of_folders(folders: Sequence[Path], examine: Examine, seen: set[Path]) -> Iterator[ModelEntry]:
@@ -111,7 +110,7 @@ def _of_hub(examine: Examine, seen: set[Path]) -> Iterator[ModelEntry]:
                 continue
         if has_config(folder) and _is_new(folder, seen):
             location = repository.repo_id if repository.is_main and repository.repo_id else str(folder)
-            yield replace(_describe(folder, location, location), place=HUB)
+            yield replace(_describe(folder, location, location, examine), place=HUB)
 
 
 def _of_places(examine: Examine, seen: set[Path]) -> Iterator[ModelEntry]:
@@ -166,7 +165,7 @@ def _describe_gguf(found: Found, examine: Examine) -> ModelEntry:
         num_experts=summary.num_experts,
         top_k=summary.top_k,
         total_bytes=summary.total_bytes,
-        formats=", ".join(f"{name} {share:.0%}" if share < _WHOLE else name for name, share in summary.formats),
+        formats=shares_in_words(summary.formats),
         backend=examined.backend,
         place=found.place,
         costs=examined.costs if not problem else None,
@@ -186,14 +185,20 @@ class _Refused(Exception):
     """Loading this folder would fail; says why."""
 
 
-def _describe(path: Path, name: str, location: str) -> ModelEntry:
-    summary, total_bytes, reason = None, 0, ""
+def _describe(path: Path, name: str, location: str, examine: Examine) -> ModelEntry:
+    summary, total_bytes, reason, examined, formats = None, 0, "", Examined(), ""
     try:
         config = _config_of(path)
         summary = summarise_config(config)
         shards = _shards_of(path)
         total_bytes = sum(shard.stat().st_size for shard in shards.paths if is_regular(shard))
-        reason = summary.problem or _problem_of_files(path, config, shards)
+        reason = summary.problem or _missing(shards)
+        if not reason:
+            headers = _headers_of(path, shards)
+            examined = examine(headers)
+            formats = shares_in_words(headers.shares()) if examined.backend else ""
+            reason = "" if examined.backend else _quantised(summary.quantization) or _quantised(_unread(headers))
+            reason = reason or _problem_of_files(config, headers)
     except _Refused as refusal:
         reason = (summary.problem if summary is not None else "") or str(refusal)
     except MoeChatError as error:
@@ -210,7 +215,14 @@ def _describe(path: Path, name: str, location: str) -> ModelEntry:
         num_experts=summary.num_experts if summary else None,
         top_k=summary.top_k if summary else None,
         total_bytes=total_bytes or None,
+        formats=formats,
+        backend=examined.backend,
+        costs=examined.costs if not reason else None,
     )
+
+
+def _quantised(kind: str) -> str:
+    return f"quantised weights ({kind}) cannot be read" if kind else ""
 
 
 def _config_of(folder: Path) -> dict[str, Any]:
@@ -234,25 +246,39 @@ def _shards_of(folder: Path) -> Shards:
     return choose_shards(folder)
 
 
-def _problem_of_files(folder: Path, config: Mapping[str, Any], shards: Shards) -> str:
-    """What the weights, and the tokenizer's files, have against it. Raises CheckpointError."""
-    if shards.missing:
-        num = len(shards.paths)
-        return f"incomplete: {len(shards.missing)} of {num} shards {'is' if num == 1 else 'are'} missing"
-    shapes: dict[str, tuple[int, ...]] = {}
+def _missing(shards: Shards) -> str:
+    num = len(shards.paths)
+    if not shards.missing:
+        return ""
+    return f"incomplete: {len(shards.missing)} of {num} shards {'is' if num == 1 else 'are'} missing"
+
+
+def _headers_of(folder: Path, shards: Shards) -> FolderHeaders:
+    """Of every shard. Raises _Refused and CheckpointError."""
+    found: list[Placed] = []
     for path in shards.paths:
         try:
-            tensors = read_header(path)
+            found += [Placed(path, tensor) for tensor in read_header(path)]
         except TruncatedFile as error:
-            return f"incomplete: {path.name} ends {error.missing_bytes} bytes too early"
+            raise _Refused(f"incomplete: {path.name} ends {error.missing_bytes} bytes too early") from error
         except UnsupportedModelError as error:
-            return _within(folder, error)
-        for tensor in tensors:
-            if ".experts." in tensor.key and tensor.dtype not in _READABLE_DTYPES:
-                return f"quantised weights ({tensor.dtype}) cannot be read"
-            if tensor.key in shapes:
-                return f"damaged: {shown(tensor.key)} is stored twice"
-            shapes[tensor.key] = tensor.shape
+            raise _Refused(_within(folder, error)) from error
+    return FolderHeaders(folder, found)
+
+
+def _unread(headers: FolderHeaders) -> str:
+    """The format of experts that transformers' back end does not read; empty: there are none."""
+    kinds = (tensor.dtype for _, tensor in headers.tensors if ".experts." in tensor.key)
+    return next((kind for kind in kinds if kind not in _READABLE_DTYPES), "")
+
+
+def _problem_of_files(config: Mapping[str, Any], headers: FolderHeaders) -> str:
+    """What the weights, and the tokenizer's files, have against it. Raises CheckpointError."""
+    folder, shapes = headers.folder, dict[str, tuple[int, ...]]()
+    for _, tensor in headers.tensors:
+        if tensor.key in shapes:
+            return f"damaged: {shown(tensor.key)} is stored twice"
+        shapes[tensor.key] = tensor.shape
     if not shapes:
         return "damaged: it holds no tensors"
     if problem := contradiction(config, shapes):

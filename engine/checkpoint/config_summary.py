@@ -23,6 +23,8 @@ class ConfigSummary(NamedTuple):
     top_k: int | None
     problem: str
     """Why it cannot be run; empty: nothing in here speaks against it."""
+    quantization: str
+    """How its weights are quantised; empty: they are not."""
 
 
 def has_config(folder: Path) -> bool:
@@ -40,7 +42,8 @@ def summarise_config(config: Mapping[str, object]) -> ConfigSummary:
         largest_number(text, ("num_hidden_layers",)),
         num_experts,
         largest_number(text, TOP_K),
-        _problem(architecture, _has_experts(architecture, num_experts, text), _quantization(config, text)),
+        _problem(architecture, _has_experts(architecture, num_experts, text)),
+        _quantization(config, text),
     )
 
 
@@ -59,7 +62,7 @@ def _quantization(config: Mapping[str, object], text: Mapping[str, object]) -> s
     return method if isinstance(method, str) and len(method) <= 60 else shown(method)
 
 
-def _problem(architecture: str, has_experts: bool, quantization: str) -> str:
+def _problem(architecture: str, has_experts: bool) -> str:
     if not has_experts:
         return "not a Mixture-of-Experts model"
     name = architecture if len(architecture) <= 60 else shown(architecture)
@@ -67,4 +70,4 @@ def _problem(architecture: str, has_experts: bool, quantization: str) -> str:
         return f"{name}: its experts have no interface through which they could be offloaded"
     if architecture not in EXPERTS_INTERFACE:
         return f"the architecture {name} is not known"
-    return f"quantised weights ({quantization}) cannot be read" if quantization else ""
+    return ""

@@ -68,6 +68,15 @@ def read_header(path: Path) -> list[StoredTensor]:
     return tensors
 
 
+def read_texts(path: Path) -> dict[str, str]:
+    """What the file's writer says of it in the header, `__metadata__`; empty where nothing is said. Raises
+    CheckpointError."""
+    texts = _read_raw(path)[0].get("__metadata__", {})
+    if not isinstance(texts, dict) or not all(isinstance(value, str) for value in texts.values()):
+        raise _senseless(path, "__metadata__")
+    return texts
+
+
 def _read_raw(path: Path) -> tuple[dict[str, object], int, int]:
     """(JSON object, where the data begin, bytes of the file)."""
     try:

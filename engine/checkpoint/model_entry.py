@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from engine.checkpoint.gguf.header import GgufFile
+from engine.checkpoint.stored_tensors import Placed
+
+_WHOLE: Final = 0.995
+"""A share that is all but everything is not told."""
+_WORTH_NAMING: Final = 0.01
+"""Of the bytes: norms and routers in float32 are not what a model is known by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +50,7 @@ class ModelEntry:
     total_bytes: int | None = None
     """Of the files of weights that are there."""
     formats: str = ""
-    """How its weights are stored: `Q4_K 72%, Q6_K 27%`."""
+    """How its weights are stored, `Q4_K 72%, Q6_K 27%`; of a folder where ggml runs it."""
     backend: str = ""
     """What would run it; empty: not known before it is loaded."""
     place: str = ""
@@ -50,7 +58,23 @@ class ModelEntry:
     costs: Costs | None = None
 
 
-Examine = Callable[[GgufFile], "Examined"]
+class FolderHeaders(NamedTuple):
+    """A checkpoint folder, and every tensor of its files."""
+
+    folder: Path
+    tensors: Sequence[Placed]
+
+    def shares(self) -> list[tuple[str, float]]:
+        """(format, its share of the bytes), the largest first; without those of less than a hundredth."""
+        sizes: Counter[str] = Counter()
+        for _, tensor in self.tensors:
+            sizes[tensor.dtype] += tensor.num_bytes
+        total = sizes.total() or 1
+        return [(name, size / total) for name, size in sizes.most_common() if size >= _WORTH_NAMING * total]
+
+
+Examine = Callable[[GgufFile | FolderHeaders], "Examined"]
+"""Of a GGUF file, or of a checkpoint folder, of which it raises nothing."""
 
 
 class Examined(NamedTuple):
@@ -61,3 +85,8 @@ class Examined(NamedTuple):
     costs: Costs | None = None
     has_tokenizer: bool = False
     """One was given beside the file."""
+
+
+def shares_in_words(shares: Iterable[tuple[str, float]]) -> str:
+    """`Q4_K 72%, Q6_K 27%`, or the only format."""
+    return ", ".join(f"{name} {share:.0%}" if share < _WHOLE else name for name, share in shares)

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from engine.config import EngineConfig
 from engine.experts.formats import ExpertFormat
 from engine.experts.layer import LayerContext, MoeLayer
-from engine.experts.prefill import ExpertPrefill, LayerPrefill, RingPrefill
+from engine.experts.prefill import ExpertPrefill, LayerPrefill
+from engine.experts.ring_prefill import RingPrefill
 from engine.experts.routing_tap import RoutingTap
 from engine.experts.step_state import StepState
 from engine.lookahead.prefetching import Prefetching
@@ -89,7 +90,7 @@ class ExpertRuntime:
         self.prefetching = Prefetching(self.cache, self.link, forecaster, prefetcher, geometry, always_predict)
         self.feed = RoutingFeed(self._inputs.observers)
         self.prefill = self._make_prefill(state)
-        state.abandon_prefill = self.prefill.abandon
+        state.abandon_prefill, state.after_prefill = self.prefill.abandon, self.cache.drop_unwanted
         self._hidden_dim = hidden_dim
         context = self._context = LayerContext(
             cache=self.cache,

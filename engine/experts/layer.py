@@ -8,7 +8,8 @@ changes no bit. Prefill is exact and evicts nothing; see `prefill`.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -125,6 +126,9 @@ class MoeLayer:
         the state's link wait."""
         copies, late = [lease.copy for lease in leases], list(range(len(leases)))
         looks_ahead = self._prefetching.waits_for_first_expert
+        if leases and not (looks_ahead or any(copies)):
+            self._compute_slots(hidden, [lease.slot for lease in leases], late)
+            return
         while True:
             ready = [place for place in late if (copy := copies[place]) is None or copy.is_done]
             late = [place for place in late if place not in ready]
@@ -145,12 +149,15 @@ class MoeLayer:
             copy = leases[place].copy
             if copy is not None:
                 self._wait(copy)
-        slots = [leases[place].slot for place in places]
+        self._compute_slots(hidden, [leases[place].slot for place in places], places)
+
+    def _compute_slots(self, hidden: Array, slots: Sequence[int], places: Sequence[int]) -> None:
+        """What is in `slots[i]` for `places[i]`: a slot that comes again is an expert that the router chose again."""
         if len(set(slots)) == len(slots):
             self._format.compute(hidden, [self._weights[slot] for slot in slots], places)
             return
         for slot in dict.fromkeys(slots):
-            own = [place for place in places if leases[place].slot == slot]
+            own = [place for place, each in zip(places, slots, strict=True) if each == slot]
             self._format.compute_repeated(hidden, self._weights[slot], own)
 
     def _wait(self, copy: ExpertCopy) -> None:
@@ -185,6 +192,17 @@ class MoeLayer:
 
     # -- prefill ------------------------------------------------------------------------------------------------------
 
+    @property
+    def takes_forecast(self) -> bool:
+        """Whether `forecast` would be of use now."""
+        return not self._state.is_calibrating and self._context.prefill.takes_forecast(self.number)
+
+    def forecast(self, index: np.ndarray) -> None:
+        """The experts that a prompt's tokens will probably be routed to, [tokens, k]; called before the layer before
+        this one is. They may be loaded early."""
+        experts, counts = np.unique(index, return_counts=True)
+        self._context.prefill.forecast(self.number, experts[np.argsort(-counts, kind="stable")].tolist())
+
     def _prefill(self, hidden: Array, index: Array, weights: Array, wanted: slice) -> Array:
         """Of the `wanted` tokens; the routing of all is recorded."""
         recorder = self._state.recorder
@@ -200,7 +218,7 @@ class MoeLayer:
         try:
             by_use = sorted(absent, key=lambda expert: -len(rows_of[expert]))
             arriving = self._context.prefill.fetch(self.number, absent, by_use, num_tok)
-            for expert, bound in self._in_turn(order_of, resident, arriving):
+            for expert, bound in self._in_turn(order_of, resident, arriving, total.flush):
                 total.add(bound, rows_of[expert])
         except BaseException:
             self._context.prefill.abandon()
@@ -211,18 +229,28 @@ class MoeLayer:
         return total.result()
 
     def _in_turn(
-        self, order: Sequence[int], resident: Mapping[int, int], arriving: Generator[Fetched]
+        self,
+        order: Sequence[int],
+        resident: Mapping[int, int],
+        arriving: Generator[list[Fetched]],
+        before_next: Callable[[], None],
     ) -> Iterator[tuple[int, Any]]:
         """(expert, its bound weights) of every expert of `order`: in this order, or the resident ones first where the
-        order changes no bit of the sum."""
+        order changes no bit of the sum. `before_next` is called before more are waited for, and what had arrived is
+        lost."""
         if self._format.is_order_free:
             order = sorted(order, key=lambda expert: expert not in resident)
+        arrived: deque[Fetched] = deque()
         for expert in order:
             if expert in resident:
                 yield expert, self._weights[resident[expert]]
-            else:
-                fetched = next(arriving)
-                yield fetched.expert, self._bound(fetched)
+                continue
+            if not arrived:
+                before_next()
+                arrived.extend(next(arriving))
+            fetched = arrived.popleft()
+            yield fetched.expert, self._bound(fetched)
+        before_next()
         for _ in arriving:
             raise AssertionError("an expert that was not asked for")
 

@@ -1,9 +1,9 @@
 """How prefill gets the experts that are not resident. It evicts nothing from the decode slots.
 
-Ring: experts one after the other through a few staging slots; the next ones are copied while this one is computed. Full
-layer: two buffers of a whole MoE layer each; while layer l+1 computes, the buffer that layer l has released loads layer
-l+2. After "MoE-CORE: Coordinated Expert Offload", "Mechanism": full-layer staging from floor(K_l / k_l) tokens on,
-selected experts only below. On either path empty decode slots are filled first.
+Ring (`ring_prefill`): experts one after the other through a few staging slots; the next ones are copied while these are
+computed. Full layer: two buffers of a whole MoE layer each; while layer l+1 computes, the buffer that layer l has
+released loads layer l+2. After "MoE-CORE: Coordinated Expert Offload", "Mechanism": full-layer staging from floor(K_l /
+k_l) tokens on, selected experts only below. On either path empty decode slots are filled first.
 
 Whether a model has the ring or full layers is decided by the budget (`offload.budget`) or the configuration; full layer
 or selected experts, by `LayerPrefill.is_full_layer` for every chunk.
@@ -11,20 +11,17 @@ or selected experts, by `LayerPrefill.is_full_layer` for every chunk.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from offload.geometry import Geometry
 from offload.link.lease import Lease
-from offload.link.staging import LayerStaging, StagingRing
+from offload.link.staging import LayerStaging
 from offload.residency.cache import ExpertCache
 
 RING, FULL_LAYER, SELECTIVE = "one expert at a time", "full layers, double-buffered", "selected experts only"
 """The paths, as the user reads them."""
-_READ_AHEAD_SHARE = 0.8
-"""Of a layer's absent experts that are used, from which on the next layer's are read before its routing is known."""
 
 
 class Fetched(NamedTuple):
@@ -33,7 +30,7 @@ class Fetched(NamedTuple):
     expert: int
     slot: int | None
     staged: memoryview | None
-    """Its bytes, valid until the next expert is asked for."""
+    """Its bytes, valid until the next experts are asked for."""
 
 
 class ExpertPrefill(Protocol):
@@ -42,139 +39,28 @@ class ExpertPrefill(Protocol):
     served: Counter[str]
     """How many layers' prefills took which path, since load."""
 
-    def fetch(self, layer: int, experts: Sequence[int], by_use: Sequence[int], num_tok: int) -> Generator[Fetched]:
-        """Submits the first copies, and yields each of `experts` (absent ones) in their order, once it can be
-        computed. `by_use`: the same ones, most used first: these stay where decode slots are empty. Read to the end, or
-        call `abandon`.
+    def fetch(
+        self, layer: int, experts: Sequence[int], by_use: Sequence[int], num_tok: int
+    ) -> Generator[list[Fetched]]:
+        """Submits the first copies, and yields `experts` (absent ones) in their order: those that can be computed, at
+        least one. `by_use`: the same ones, most used first: these stay where decode slots are empty. Read to the end,
+        or call `abandon`.
 
         Raises WaitCancelled, ExpertReadError; copies on their way are given up then.
         """
         ...
 
+    def takes_forecast(self, layer: int) -> bool:
+        """Whether `forecast` for this layer would be of use now."""
+        ...
+
+    def forecast(self, layer: int, by_use: Sequence[int]) -> None:
+        """The experts that a later layer will probably use, most used first; told while the layer before it runs."""
+        ...
+
     def abandon(self) -> None:
         """Gives up the copies on their way, after a forward that ended early."""
         ...
-
-
-@dataclass(slots=True)
-class _Fetching:
-    """One layer's experts on their way through the ring."""
-
-    layer: int
-    waiting: deque[int]
-    staying: frozenset[int]
-    """Experts for which decode slots are empty."""
-    width: int
-    """Experts started at once."""
-    reads_ahead: bool
-    started: deque[tuple[int, Lease, bool]] = field(default_factory=deque)
-    """(expert, its slot, whether that is one of the ring's), in order."""
-
-
-class RingPrefill:
-    """Experts one after the other, through as many staging slots as the ring has.
-
-    Slots are filled again once half of them are free, so that experts that follow each other in the file are read at
-    once. Where nearly all experts of a layer are used, the next layer's are read while its last ones are computed, from
-    the first absent one on: its own routing will hardly leave any out.
-    """
-
-    def __init__(
-        self, cache: ExpertCache, ring: StagingRing, geometry: Geometry, is_cancelled: Callable[[], bool]
-    ) -> None:
-        self._cache, self._ring, self._geometry, self._is_cancelled = cache, ring, geometry, is_cancelled
-        self.served: Counter[str] = Counter()
-        self._ahead_layer, self._ahead_end, self._num_ahead = -1, 0, 0
-        """The layer whose experts are read before its routing is known, up to which one, and how many those are."""
-        self._ahead: dict[int, Lease] = {}
-        """Those of them that are in the ring, or on their way there; the others are in empty decode slots."""
-
-    def fetch(self, layer: int, experts: Sequence[int], by_use: Sequence[int], num_tok: int) -> Generator[Fetched]:
-        """See ExpertPrefill."""
-        self.served[RING] += 1
-        num_experts = self._geometry.layers[layer].num_experts
-        num_absent = sum(not self._cache.is_resident(layer, expert) for expert in range(num_experts))
-        ahead = self._take_ahead(layer)
-        unread = [expert for expert in by_use if expert not in ahead and self._cache.is_absent(layer, expert)]
-        staying = frozenset(unread[: self._cache.num_empty_slots(layer)])
-        width = self._ring.num_slots * (2 if not ahead and len(staying) == len(unread) else 1)
-        fetching = _Fetching(layer, deque(experts), staying, width, len(experts) >= _READ_AHEAD_SHARE * num_absent)
-        while fetching.waiting and fetching.waiting[0] in ahead:  # in another order they would block the ring
-            expert = fetching.waiting.popleft()
-            fetching.started.append((expert, ahead.pop(expert), True))
-        for lease in ahead.values():
-            self._ring.free(lease.slot)
-        self._fill(fetching)
-        return self._arriving(fetching)
-
-    def _arriving(self, fetching: _Fetching) -> Generator[Fetched]:
-        ring, started, is_read = self._ring, fetching.started, False
-        try:
-            while fetching.waiting or started:
-                if len(started) <= ring.num_slots - max(ring.num_slots // 2, 1):
-                    self._fill(fetching)
-                    if fetching.reads_ahead and not fetching.waiting:
-                        self._read_ahead(fetching.layer + 1)
-                expert, lease, is_staged = started.popleft()
-                if lease.copy is not None:
-                    lease.copy.wait(self._is_cancelled)
-                if is_staged:
-                    yield Fetched(expert, None, ring.memory(lease.slot))
-                    ring.free(lease.slot)
-                else:
-                    yield Fetched(expert, lease.slot, None)
-            is_read = True
-        finally:
-            if is_read:
-                self._cache.count_staged(ring.take_landed())
-            else:
-                self.abandon()
-
-    def _fill(self, fetching: _Fetching) -> None:
-        layer, cache = fetching.layer, self._cache
-        while fetching.waiting and len(fetching.started) < fetching.width:
-            expert = fetching.waiting.popleft()
-            stays = expert in fetching.staying or not cache.is_absent(layer, expert)  # or is on its way to a slot
-            lease = cache.claim_free(layer, expert) if stays else None
-            fetching.started.append((expert, lease or self._load(layer, expert), lease is None))
-
-    def _load(self, layer: int, expert: int) -> Lease:
-        num_bytes = self._geometry.layers[layer].expert_bytes
-        return self._ring.load(layer, expert, num_bytes, self._is_cancelled)
-
-    def _take_ahead(self, layer: int) -> dict[int, Lease]:
-        if self._ahead_layer != layer:
-            return {}
-        ahead, self._ahead, self._ahead_layer = self._ahead, {}, -1
-        return ahead
-
-    def _read_ahead(self, layer: int) -> None:
-        """Loads the next layer's first absent experts into free slots of the ring, or decode slots that can hold all;
-        where some of these are empty, they are kept for the most used experts, which are not known yet. Not the last
-        layer's: it may be that only the last token goes through it."""
-        if layer >= self._geometry.num_layers - 1:
-            return
-        num_experts = self._geometry.layers[layer].num_experts
-        holds_all = self._cache.slots_per_layer[layer] >= num_experts
-        if not holds_all and self._cache.has_empty_slot(layer):
-            return
-        if self._ahead_layer != layer:
-            self._cache.settle(layer)
-            self._ahead_layer, self._ahead_end, self._num_ahead = layer, 0, 0
-        absent = [e for e in range(self._ahead_end, num_experts) if self._cache.is_absent(layer, e)]
-        for expert in absent[: min(self._ring.num_free, self._ring.num_slots - self._num_ahead)]:
-            if not holds_all or self._cache.claim_free(layer, expert) is None:
-                self._ahead[expert] = self._load(layer, expert)
-            self._ahead_end = expert + 1
-            self._num_ahead += 1
-
-    def abandon(self) -> None:
-        """See ExpertPrefill."""
-        if self._ahead_layer >= 0:
-            self._cache.release(self._ahead_layer)
-        self._ahead, self._ahead_layer = {}, -1
-        self._ring.free_all()
-        self._cache.count_staged(self._ring.take_landed())
 
 
 class LayerPrefill:
@@ -193,7 +79,9 @@ class LayerPrefill:
         """Whether a chunk of so many tokens is served by staging the whole layer: from floor(K_l / k_l) on."""
         return num_tok >= self.switch_tok[layer] and not self._cache.has_empty_slot(layer)
 
-    def fetch(self, layer: int, experts: Sequence[int], by_use: Sequence[int], num_tok: int) -> Generator[Fetched]:
+    def fetch(
+        self, layer: int, experts: Sequence[int], by_use: Sequence[int], num_tok: int
+    ) -> Generator[list[Fetched]]:
         """See ExpertPrefill."""
         is_full = self.is_full_layer(layer, num_tok)
         self.served[FULL_LAYER if is_full else SELECTIVE] += 1
@@ -206,19 +94,26 @@ class LayerPrefill:
             raise
         return self._arriving(layer, experts, claimed, num_tok)
 
+    def takes_forecast(self, layer: int) -> bool:
+        """See ExpertPrefill: whole layers are staged without one."""
+        return False
+
+    def forecast(self, layer: int, by_use: Sequence[int]) -> None:
+        """See ExpertPrefill."""
+
     def _arriving(
         self, layer: int, experts: Sequence[int], claimed: dict[int, Lease], num_tok: int
-    ) -> Generator[Fetched]:
+    ) -> Generator[list[Fetched]]:
         try:
             for expert in experts:
                 lease = claimed.get(expert)
                 if lease is None:
                     self._staging.wait_expert(layer, expert, self._is_cancelled)
-                    yield Fetched(expert, None, self._staging.memory(layer, expert))
+                    yield [Fetched(expert, None, self._staging.memory(layer, expert))]
                     continue
                 if lease.copy is not None:
                     lease.copy.wait(self._is_cancelled)
-                yield Fetched(expert, lease.slot, None)
+                yield [Fetched(expert, lease.slot, None)]
             self._release(layer)
             self._stage_ahead(layer + 2, num_tok)
         except BaseException:

@@ -20,6 +20,8 @@ class StepState:
     after_layer: Callable[[int], None] = field(default=lambda layer: None)
     abandon_prefill: Callable[[], None] = field(default=lambda: None)
     """Gives up what prefill has on its way; called when a forward was left half-way."""
+    after_prefill: Callable[[], None] = field(default=lambda: None)
+    """Called when a whole prompt is computed, before its answer is decoded."""
     link_wait_s: float = 0.0
     """Decode time spent waiting for the link, monotonic."""
     forward_s: float = 0.0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from engine.arrays import Array
 
 _EVERY_STEP = 16
@@ -42,13 +44,23 @@ class MeanErrorCorrection:
         self._plain = logits
         return logits + self._mean if self.is_used else logits
 
+    def keep(self, logits: np.ndarray) -> None:
+        """As `correct`, of a prediction that is corrected by `shift` where it is made; copies what is to be learned
+        from."""
+        self._plain = logits.copy() if self._is_learned_from(self._num_steps + 1) else logits
+
+    @property
+    def shift(self) -> Array:
+        """What is added to the next prediction, float32 [1, experts], or 0."""
+        return self._mean if self.is_used else 0.0
+
     def count_step(self) -> bool:
         """Counts a step of the layer. True: call `learn` now with the outcome of the kept prediction. Forgets a
         prediction that is not to be learned from."""
         if self._plain is None:
             return False
         self._num_steps += 1
-        if self._num_steps <= _EVERY_STEP or self._num_steps % self._stride == 0:
+        if self._is_learned_from(self._num_steps):
             return True
         self._plain = None
         return False
@@ -63,6 +75,9 @@ class MeanErrorCorrection:
         self._plain_hits += rate * (self._hits(plain, chosen) - self._plain_hits)
         self._corrected_hits += rate * (self._hits(plain + self._mean, chosen) - self._corrected_hits)
         self._mean = self._mean + rate * (logits - plain - self._mean)
+
+    def _is_learned_from(self, step: int) -> bool:
+        return step <= _EVERY_STEP or step % self._stride == 0
 
     def _hits(self, logits: Array, chosen: set[int]) -> int:
         return len(chosen.intersection(self._best(logits)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from time import perf_counter
@@ -66,6 +67,7 @@ class Prefetching:
             ]
             for layer in range(geometry.num_layers)
         ]
+        self._is_absent = [partial(cache.is_absent, layer) for layer in range(geometry.num_layers)]
         self.predictions: dict[int, list[int]] = {}
         """Per layer, what was last predicted for it at the layer before."""
         self._expected: dict[int, list[int]] = {}
@@ -135,7 +137,7 @@ class Prefetching:
             predicted = self._expected[ahead] = list(dict.fromkeys(self._lookahead.predict(layer, ahead)))
             if ahead == layer + 1:
                 self.predictions[ahead] = predicted
-            yield Forecast(ahead, predicted, self._absent_in(ahead))
+            yield Forecast(ahead, predicted, self._is_absent[ahead])
 
     def layer_ended(self, layer: int, waited_s: float) -> None:
         """Measure the layer, whose experts are computed; `waited_s` of the time since `look_ahead` went to the link."""
@@ -144,9 +146,6 @@ class Prefetching:
         now = self._clock()
         self._window.observe_compute(layer, now - self._opened_s - waited_s)
         self._ended_s, self._last_layer = now, layer
-
-    def _absent_in(self, layer: int) -> Callable[[int], bool]:
-        return lambda expert: self._cache.is_absent(layer, expert)
 
     def _open(self, layer: int) -> None:
         now = self._clock()

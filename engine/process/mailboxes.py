@@ -7,6 +7,7 @@ import queue
 import threading
 import traceback
 from collections import deque
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 
 from engine.api import BuildProfile, Cancel, Close, Command, CountTokens, Load, SetDomain, SetMode, Submit
@@ -89,6 +90,8 @@ class Inbox:
         self._connection = connection
         self.commands: queue.Queue[Command] = queue.Queue()
         self._num_received = 0
+        self._num_messages = 0
+        """Received, cancels included."""
         self._set_mode: tuple[int, str] | None = None
         """The last SetMode received: its number among all commands, and the mode."""
         self._load_numbers: deque[int] = deque()
@@ -156,6 +159,11 @@ class Inbox:
         """Whether the running command should stop, for good or for a question."""
         return self._is_current_cancelled or self.is_closing or (self._gives_way and self._num_questions > 0)
 
+    def newcomers(self) -> Callable[[], bool]:
+        """Tells whether a command waits, or anything has come since this call: what is done unasked ends then."""
+        seen = self._num_messages
+        return lambda: self._num_messages != seen or self.is_closing or not self.commands.empty()
+
     def mode_after(self, mode: str) -> str:
         """The mode that holds now, where the load taken up last asked for `mode`: what was set after that load was
         sent, or `mode` itself."""
@@ -174,6 +182,7 @@ class Inbox:
             self._receive(command)
 
     def _receive(self, command: Command) -> None:
+        self._num_messages += 1
         if isinstance(command, Cancel):
             with self._lock:
                 is_current = self._is_busy and command.request_id in (None, self._current)

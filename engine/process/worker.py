@@ -15,24 +15,17 @@ from typing import TYPE_CHECKING
 from engine.api import (
     Bench,
     BenchOverhead,
-    BenchPeers,
     BuildProfile,
     Close,
     Command,
     CountTokens,
     DeleteProfile,
-    Diagnose,
     Load,
-    Plan,
-    RecordTrace,
-    ResetEviction,
     SetDomain,
     SetMode,
     SetStrategy,
     ShowProfile,
     Submit,
-    TuneEviction,
-    Verify,
 )
 from engine.errors import ConfigError
 from engine.events import (
@@ -46,16 +39,13 @@ from engine.events import (
     TurnEnded,
 )
 from engine.process.failures import failure_of
+from engine.process.tasks import Task, UnloadedTask, run_on, run_unloaded
 
 if TYPE_CHECKING:
-    from engine.commands.task_outcome import OnTaskProgress, TaskOutcome
+    from engine.commands.task_outcome import TaskOutcome
     from engine.process.mailboxes import Inbox, Outbox
     from engine.process.session import Session
     from engine.process.weights_watch import WeightsWatch
-
-_Unloaded = Plan | Diagnose | ResetEviction | BenchPeers
-"""Tasks that need no model in memory."""
-_Task = Verify | Bench | BuildProfile | ShowProfile | DeleteProfile | RecordTrace | TuneEviction | _Unloaded
 
 
 class Worker:
@@ -82,7 +72,11 @@ class Worker:
         self._inbox.close()
 
     def _next(self) -> Command:
-        """The next command, waited for; where none is there what was interrupted."""
+        """The next command, waited for; where none is there what was interrupted. The wait is used to fill slots."""
+        if self._session is not None and self._paused is None:
+            from engine.process.slot_filling import fill_slots
+
+            fill_slots(self._session, self._inbox.newcomers())
         with contextlib.suppress(queue.Empty):
             return self._inbox.commands.get(block=self._paused is None)
         paused, self._paused = self._paused, None
@@ -141,7 +135,7 @@ class Worker:
             self._set_strategy(command.strategy)
         elif isinstance(command, CountTokens):
             self._loaded().count_tokens(command)
-        elif isinstance(command, _Task):
+        elif isinstance(command, Task):
             outcome = self._run_task(command)
             self._outbox.put(TaskEnded(command.request_id, outcome.is_ok, outcome.report, outcome.lines))
             if isinstance(command, (BuildProfile, DeleteProfile)) and self._session is not None:
@@ -213,20 +207,21 @@ class Worker:
             raise ConfigError("No model is loaded.", "Load one first.")
         return self._session
 
-    def _run_task(self, command: _Task) -> TaskOutcome:
+    def _run_task(self, command: Task) -> TaskOutcome:
         def progress(stage: str, done: int, total: int) -> None:
             self._outbox.put(TaskProgress(command.request_id, stage, done, total))
 
-        if isinstance(command, _Unloaded):
-            return self._run_unloaded(command, progress)
+        is_cancelled = self._inbox.is_cancelled
+        if isinstance(command, UnloadedTask):
+            return run_unloaded(command, progress, is_cancelled)
         session = self._loaded() if isinstance(command, ShowProfile | DeleteProfile) else self._unchanged()
         session.begin_task()
         try:
-            return self._run_on(session, command, progress)
+            return run_on(session, command, progress, is_cancelled)
         finally:
             self._end_task(session, command)
 
-    def _end_task(self, session: Session, command: _Task) -> None:
+    def _end_task(self, session: Session, command: Task) -> None:
         """The session goes on after a task, or there is none any more: a task that rebuilds the experts may fail half
         way. Raises nothing."""
         is_rebuilt = isinstance(command, Bench) and not isinstance(command, BenchOverhead)
@@ -242,56 +237,6 @@ class Worker:
         self._unload()
         message = f"The model could not be put back as it was {when}, and is not loaded any more."
         self._outbox.put(Failed(None, "No model is loaded", message, "Load it again.", is_fatal=False, kind=UNLOADED))
-
-    def _run_unloaded(self, command: _Unloaded, progress: OnTaskProgress) -> TaskOutcome:
-        is_cancelled = self._inbox.is_cancelled
-        if isinstance(command, Diagnose):
-            from engine.commands.diagnose.diagnose import diagnose
-
-            return diagnose(command.config, progress, is_cancelled)
-        if isinstance(command, BenchPeers):
-            from engine.commands.bench.peers.peers import bench_peers
-
-            return bench_peers(command, progress, is_cancelled)
-        from engine.checkpoint.model_source import resolve_model
-
-        def load_progress(event: LoadProgress) -> None:
-            progress(event.stage, event.done, event.total)
-
-        folder = resolve_model(command.config.model, load_progress, is_cancelled)
-        if isinstance(command, ResetEviction):
-            from engine.commands.tune_eviction import reset_eviction
-
-            return reset_eviction(folder)
-        from engine.commands.plan_model import plan_model
-
-        progress("planning the memory", 0, 0)
-        return plan_model(command.config, folder, is_cancelled)
-
-    def _run_on(self, session: Session, command: _Task, progress: OnTaskProgress) -> TaskOutcome:
-        is_cancelled = self._inbox.is_cancelled
-        if isinstance(command, Verify):
-            from engine.commands.verify.verify import verify
-
-            return verify(session.engine, command.num_tok, progress, is_cancelled)
-        if isinstance(command, Bench):
-            from engine.commands.bench.run import run_bench
-
-            return run_bench(session.engine, command, progress, is_cancelled)
-        if isinstance(command, RecordTrace):
-            from engine.commands.record_trace import record_trace
-
-            return record_trace(session.engine, command, progress)
-        if isinstance(command, TuneEviction):
-            from engine.commands.tune_eviction import tune_eviction
-
-            return tune_eviction(session.engine, command, progress, is_cancelled)
-        if isinstance(command, BuildProfile):
-            return session.profiles.build(command, progress)
-        if isinstance(command, ShowProfile):
-            return session.profiles.show(command.domain, command.has_plan)
-        assert isinstance(command, DeleteProfile), command
-        return session.profiles.delete(command.domain)
 
 
 def _give_memory_back() -> None:

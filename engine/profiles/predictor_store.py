@@ -6,23 +6,33 @@ held-out prompts. A file is checked before it is used: sizes, shapes, types, fin
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors import SafetensorError
+from safetensors.numpy import save
 
-from engine.profiles.store import profiles_root
+from engine.checkpoint.header import StoredTensor, read_header, read_texts
+from engine.errors import MoeChatError
+from engine.profiles.store import is_domain_name, profiles_root
+from offload.atomic_file import replaced
+from offload.bounded_json import shown
 from offload.errors import ProfileError
 from offload.geometry import Geometry
 from offload.policies.forecast.selection_predictor import SelectionPredictor
+from offload.regular_file import is_regular, open_regular, read_range
 from offload.replay.selection_statistics import Accuracy
 
 _FORMAT: Final = "moe-chat selection predictor 1"
-_MAX_BYTES: Final = 1 << 30
+_SUFFIX: Final = ".predictor.safetensors"
+_MAX_WIDTH: Final = 2048
+_MAX_WEIGHTS: Final = 8
 _REMEDY: Final = "Train it again: moe-chat profile build --predictor --domain NAME"
 _FIXED: Final = ("history", "layer_rows", "affinity_rows", "popularity", "affinity")
 
@@ -53,10 +63,13 @@ class PredictorStore:
     def __init__(self, fingerprint: str, geometry: Geometry) -> None:
         self._fingerprint, self._geometry = fingerprint, geometry
         self._folder = profiles_root() / fingerprint
+        self._num_experts = max((layer.num_experts for layer in geometry.layers), default=0)
+        self.problem = ""
+        """Of the last search: why a file that is there is not used, for a person."""
 
     def path(self, domain: str) -> Path:
         """The file of a domain's predictor."""
-        return self._folder / f"{domain}.predictor.safetensors"
+        return self._folder / f"{domain}{_SUFFIX}"
 
     def save(self, domain: str, trained: Trained) -> Path:
         """Writes a predictor, over an earlier one. Raises ProfileError when it cannot be written."""
@@ -70,45 +83,102 @@ class PredictorStore:
             "domain": domain,
             "about": accuracy_in_words(trained),
         }
-        part = path.with_suffix(".part")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            save_file(arrays, part, metadata)
-            os.replace(part, path)
+            with replaced(path) as file:
+                file.write(save(arrays, metadata))
         except (OSError, SafetensorError) as error:
-            part.unlink(missing_ok=True)
             raise ProfileError(f"{path} cannot be written: {error}.", "Free some space, try again.") from error
         return path
 
+    def _names(self) -> list[str]:
+        """The domains that have a predictor, damaged ones included."""
+        names = (path.name.removesuffix(_SUFFIX) for path in self._folder.glob(f"*{_SUFFIX}"))
+        return sorted(name for name in names if is_domain_name(name))
+
     def largest_bytes(self) -> int:
-        """Bytes of the largest file; 0 where there is none."""
-        return max((path.stat().st_size for path in self._folder.glob("*.predictor.safetensors")), default=0)
+        """Bytes of the largest file that could be one; 0 where there is none."""
+        sizes = (self.path(name).stat().st_size for name in self._names() if is_regular(self.path(name)))
+        return max((size for size in sizes if size <= self._max_bytes), default=0)
 
     def best_for(self, domain: str | None) -> KeptPredictor | None:
-        """The domain's predictor, or else the first one that can be used; None where there is none."""
-        names = sorted(path.name.partition(".")[0] for path in self._folder.glob("*.predictor.safetensors"))
-        for name in sorted(names, key=lambda each: each != domain):
+        """The domain's predictor, or else the first one that can be used; None where there is none. Sets `problem`."""
+        self.problem = ""
+        for name in sorted(self._names(), key=lambda each: each != domain):
             try:
                 return self.load(name)
-            except ProfileError:
-                continue
+            except ProfileError as failure:
+                self.problem = self.problem or f"{failure.message} It is not used. {failure.hint}"
         return None
 
     def load(self, domain: str) -> KeptPredictor:
-        """Raises ProfileError when the file is missing, damaged, or another model's."""
+        """Raises ProfileError when the file is missing, damaged, or another model's. Shapes are compared with the
+        model's before any value is read."""
         path = self.path(domain)
         try:
-            if path.stat().st_size > _MAX_BYTES:
-                raise ProfileError(f"{path} is damaged: it is too large.", _REMEDY)
-            with safe_open(path, framework="numpy") as file:
-                metadata = file.metadata() or {}
-                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
-        except (OSError, SafetensorError) as failure:
+            texts, tensors = read_texts(path), {tensor.key: tensor for tensor in read_header(path)}
+            if texts.get("format") != _FORMAT or texts.get("model") != self._fingerprint:
+                raise ProfileError(f"The predictor in {path} is of another model or version.", _REMEDY)
+            num_weights = self._checked(path, tensors)
+            arrays = _read_arrays(path, tensors.values())
+        except MoeChatError as failure:
+            raise ProfileError(failure.message, _REMEDY) from failure
+        except (EOFError, OSError) as failure:
             raise ProfileError(f"{path} cannot be read: {failure}.", _REMEDY) from failure
-        if metadata.get("format") != _FORMAT or metadata.get("model") != self._fingerprint:
-            raise ProfileError(f"The predictor in {path} is of another model or version.", _REMEDY)
-        predictor = _checked(path, arrays, self._geometry)
-        return KeptPredictor(predictor, domain, metadata.get("about", "")[:200])
+        predictor = SelectionPredictor(
+            **{name: arrays[name] for name in _FIXED},
+            weights=tuple(arrays[f"weight.{number}"] for number in range(num_weights)),
+            biases=tuple(arrays[f"bias.{number}"] for number in range(num_weights)),
+        )
+        return KeptPredictor(predictor, domain, texts.get("about", "")[:200])
+
+    def _checked(self, path: Path, tensors: Mapping[str, StoredTensor]) -> int:
+        """The number of weights. Raises ProfileError unless the tensors are those of this model's predictor."""
+        num_weights = sum(name.startswith("weight.") for name in tensors)
+        names = {*_FIXED, *(f"{kind}.{number}" for number in range(num_weights) for kind in ("weight", "bias"))}
+        if names != set(tensors) or not 0 < num_weights <= _MAX_WEIGHTS:
+            raise ProfileError(f"{path} is damaged: it holds {', '.join(sorted(tensors))[:200]}.", _REMEDY)
+        ends = [tensors[name].shape[-1:] for name in ("history", *(f"bias.{number}" for number in range(num_weights)))]
+        widths = [end[0] if end else 0 for end in ends]
+        if not all(0 < width <= _MAX_WIDTH for width in widths) or widths[-1] != self._num_experts:
+            raise ProfileError(f"{path} is damaged: its layers are {shown(widths)} wide.", _REMEDY)
+        for name, shape in self._shapes(widths).items():
+            found = tensors[name]
+            if found.dtype != "F32" or found.shape != shape:
+                raise ProfileError(f"{path} is damaged: {name} is {found.dtype} {shown(list(found.shape))}.", _REMEDY)
+        return num_weights
+
+    def _shapes(self, widths: Sequence[int]) -> dict[str, tuple[int, ...]]:
+        num_layers, num_experts, width = self._geometry.num_layers, self._num_experts, widths[0]
+        shapes: dict[str, tuple[int, ...]] = {
+            "history": (num_layers * num_experts, width),
+            "layer_rows": (num_layers, width),
+            "affinity_rows": (num_experts, width),
+            "popularity": (num_layers, num_experts),
+            "affinity": (num_layers, num_experts, num_experts),
+        }
+        for number, pair in enumerate(pairwise(widths)):
+            shapes |= {f"weight.{number}": pair, f"bias.{number}": pair[1:]}
+        return shapes
+
+    @property
+    def _max_bytes(self) -> int:
+        """Of a file: that of the widest predictor, and its header."""
+        widths = (_MAX_WIDTH,) * _MAX_WEIGHTS + (self._num_experts,)
+        return (1 << 20) + sum(4 * math.prod(shape) for shape in self._shapes(widths).values())
+
+
+def _read_arrays(path: Path, tensors: Iterable[StoredTensor]) -> dict[str, np.ndarray]:
+    """Raises ProfileError for a value that is not finite, EOFError, OSError."""
+    arrays, fd = {}, open_regular(path)
+    try:
+        for tensor in tensors:
+            values = np.frombuffer(read_range(fd, tensor.file_offset, tensor.num_bytes), "<f4").reshape(tensor.shape)
+            if not np.isfinite(values).all():
+                raise ProfileError(f"{path} is damaged: {tensor.key} holds a value that is not finite.", _REMEDY)
+            arrays[tensor.key] = values
+    finally:
+        os.close(fd)
+    return arrays
 
 
 def accuracy_in_words(trained: Trained) -> str:
@@ -117,34 +187,3 @@ def accuracy_in_words(trained: Trained) -> str:
     if exact is None or half is None:
         return "not measured"
     return f"exact top k {exact:.0%}, at least half {half:.0%}, on {trained.num_held_out} held-out prompts"
-
-
-def _checked(path: Path, arrays: dict[str, np.ndarray], geometry: Geometry) -> SelectionPredictor:
-    num_layers = geometry.num_layers
-    num_experts = max((layer.num_experts for layer in geometry.layers), default=0)
-    count = sum(name.startswith("weight.") for name in arrays)
-    names = {*_FIXED, *(f"{kind}.{number}" for number in range(count) for kind in ("weight", "bias"))}
-    if names != set(arrays) or not count:
-        raise ProfileError(f"{path} is damaged: it holds {', '.join(sorted(arrays))[:200]}.", _REMEDY)
-    width = arrays["history"].shape[-1]
-    widths = [width, *(arrays[f"bias.{number}"].shape[-1] for number in range(count))]
-    expected = {
-        "history": (num_layers * num_experts, width),
-        "layer_rows": (num_layers, width),
-        "affinity_rows": (num_experts, width),
-        "popularity": (num_layers, num_experts),
-        "affinity": (num_layers, num_experts, num_experts),
-    }
-    for number in range(count):
-        expected |= {f"weight.{number}": (widths[number], widths[number + 1]), f"bias.{number}": (widths[number + 1],)}
-    for name, shape in expected.items():
-        array = arrays[name]
-        if array.dtype != np.float32 or array.shape != shape or not np.isfinite(array).all():
-            raise ProfileError(f"{path} is damaged: {name} is {array.dtype} {list(array.shape)}.", _REMEDY)
-    if widths[-1] != num_experts:
-        raise ProfileError(f"{path} is damaged: it scores {widths[-1]} experts of {num_experts}.", _REMEDY)
-    return SelectionPredictor(
-        **{name: arrays[name] for name in _FIXED},
-        weights=tuple(arrays[f"weight.{number}"] for number in range(count)),
-        biases=tuple(arrays[f"bias.{number}"] for number in range(count)),
-    )

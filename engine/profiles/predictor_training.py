@@ -19,8 +19,9 @@ from torch import nn
 
 from engine.profiles.predictor_store import Trained
 from offload.errors import ProfileError, WaitCancelled
+from offload.geometry import Geometry
 from offload.policies.forecast.selection_predictor import SelectionPredictor
-from offload.replay.selection_statistics import accuracy_of, selection_statistics
+from offload.replay.selection_statistics import accuracy_of, inference_cost_s, selection_statistics
 from offload.replay.trace import NO_EXPERT, RoutingTrace
 
 WIDTHS: Final = (2048, 1024, 512, 256, 128, 64)
@@ -60,25 +61,18 @@ def train_predictor(
     seen, unseen = (trace.with_prompts(numbers).decode_only() for numbers in (trained_on, held_out))
     popularity, affinity = selection_statistics(seen)
     torch.manual_seed(_SEED)
-    network = _Network(popularity, affinity, _width_within(rules.max_inference_s, popularity, affinity))
+    width = _width_within(rules.max_inference_s, popularity, affinity, trace.geometry)
+    network = _Network(popularity, affinity, width)
     _fit(network, seen, unseen, rules.max_s, on_progress, is_cancelled)
     predictor = network.folded()
     return Trained(predictor, accuracy_of(predictor, unseen), len(trained_on), len(held_out))
 
 
-def _width_within(max_s: float | None, popularity: np.ndarray, affinity: np.ndarray) -> int:
-    """The largest width whose inferences of one token take no longer than that on this machine."""
-    num_layers = len(popularity)
+def _width_within(max_s: float | None, popularity: np.ndarray, affinity: np.ndarray, geometry: Geometry) -> int:
+    """The largest width whose predictions of one token take no longer than that on this machine; the smallest where
+    none does."""
     for width in WIDTHS[:-1] if max_s is not None else ():
-        predictor = _Network(popularity, affinity, width).folded()
-        selected = [(0, 1)] * (num_layers - 1)
-        predictor.scores(selected)
-        times = []
-        for _ in range(5):
-            began_s = perf_counter()
-            predictor.scores(selected)
-            times.append(perf_counter() - began_s)
-        if sorted(times)[2] * (num_layers - 1) <= (max_s or 0.0):
+        if inference_cost_s(_Network(popularity, affinity, width).folded(), geometry) <= (max_s or 0.0):
             return width
     return WIDTHS[-1]
 

@@ -27,6 +27,11 @@ def profiles_root() -> Path:
     return (Path(home) / "data" if home else platformdirs.user_data_path("moe-chat")) / "profiles"
 
 
+def is_domain_name(name: str) -> bool:
+    """Whether it can be a domain's: it is a part of file names."""
+    return _NAME.fullmatch(name) is not None
+
+
 class ProfileStore:
     """The stored profiles and tuned weights of one model."""
 
@@ -39,7 +44,7 @@ class ProfileStore:
 
     def path(self, domain: str) -> Path:
         """The file that a domain's profile is written to. Raises ConfigError when the name cannot be one."""
-        if not _NAME.fullmatch(domain):
+        if not is_domain_name(domain):
             raise ConfigError(
                 f"{domain!r} cannot be a domain's name.", "Use small letters, digits, - and _, 40 characters at most."
             )

@@ -129,7 +129,9 @@ def notices(engine: OffloadedModel) -> tuple[str, ...]:
     if engine.config.config_source is not None and not is_gguf(engine.loaded.folder):
         said.append("--config is for GGUF files; this model has a configuration of its own, which is used.")
     if engine.past_requests.problem:
-        said.append(f"{engine.past_requests.problem} It is not used, and is written over.")
+        said.append(engine.past_requests.problem)
+    if engine.predictor_problem:
+        said.append(engine.predictor_problem)
     said += engine.loaded.notices()
     if engine.budget.residency_rate >= 1:
         said.append("Every routed expert fits into the budget: nothing needs to be offloaded.")

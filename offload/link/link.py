@@ -16,8 +16,9 @@ from offload.link.link_copy import POLL_S as POLL_S
 from offload.link.link_copy import Copy as Copy
 from offload.link.meter import LinkMeter
 
-_MAX_RUN_BYTES = 16 << 20
-"""Of experts that are read at once: longer reads are not quicker, and cannot be taken back."""
+_MAX_RUN_BYTES = 4 << 20
+"""Of experts that are read at once: longer reads are not quicker, the first of them lands later (where three threads
+read 16 MiB each, after 30 ms), and they cannot be taken back."""
 
 
 class Link:

@@ -34,13 +34,11 @@ class SlotPool:
         start = -address % PAGE_BYTES
         whole = memoryview(memory)  # type: ignore[arg-type]  # numpy's stubs know buffers from Python 3.12 on
         self._groups: list[range] = []
-        self._group_of: list[int] = []
         self._memories: list[memoryview] = []
-        for group, (num_slots, slot_bytes) in enumerate(zip(*shape, strict=True)):
+        for num_slots, slot_bytes in zip(*shape, strict=True):
             first = len(self._memories)
             self._groups.append(range(first, first + num_slots))
             for _ in range(num_slots):
-                self._group_of.append(group)
                 self._memories.append(whole[start : start + slot_bytes])
                 start += page_aligned_bytes(slot_bytes)
 
@@ -62,10 +60,6 @@ class SlotPool:
     def slots_of(self, group: int) -> range:
         """The slot numbers of a group."""
         return self._groups[group]
-
-    def group_of(self, slot: int) -> int:
-        """The group a slot belongs to."""
-        return self._group_of[slot]
 
     def memories(self, slots: range) -> Mapping[int, memoryview]:
         """Some slots by their numbers, without a dictionary of them."""

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable
 from time import perf_counter
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from offload.counters import ratio
+from offload.geometry import Geometry
 from offload.policies.forecast.selection_predictor import SelectionPredictor
+from offload.policies.forecast.selections import SelectionForecaster
 from offload.replay.trace import RoutingTrace
+
+_OTHER_BYTES: Final = 4 << 20
+"""More than a core's own cache holds."""
 
 
 class Accuracy(NamedTuple):
@@ -52,29 +58,37 @@ def selection_statistics(trace: RoutingTrace) -> tuple[np.ndarray, np.ndarray]:
 
 def accuracy_of(predictor: SelectionPredictor, trace: RoutingTrace) -> Accuracy:
     """Over all layers but the first of every decode step."""
-    decode = trace.decode_only()
+    decode, forecaster = trace.decode_only(), SelectionForecaster(trace.geometry, predictor)
     rows = [decode.experts_by_step(layer) for layer in range(trace.geometry.num_layers)]
     num_predictions = num_exact = num_half = 0
     for step in range(decode.num_steps):
-        selected = [row[step] for row in rows]
-        for layer in range(1, len(rows)):
-            actual = set(selected[layer])
-            scores = predictor.scores(selected[:layer])[: trace.geometry.layers[layer].num_experts]
-            named = np.argpartition(-scores, len(actual) - 1)[: len(actual)].tolist()
-            num_right = len(actual.intersection(named))
-            num_predictions += 1
-            num_exact += num_right == len(actual)
-            num_half += 2 * num_right >= len(actual)
+        forecaster.begin_iteration(is_decode=True)
+        for layer, row in enumerate(rows):
+            actual = row[step]
+            if layer:
+                num_right = len(set(actual).intersection(forecaster.predict(layer - 1, layer)[: len(actual)]))
+                num_predictions += 1
+                num_exact += num_right == len(actual)
+                num_half += 2 * num_right >= len(actual)
+            forecaster.routed(layer, actual, (1,) * len(actual))
     return Accuracy(num_predictions, num_exact, num_half)
 
 
-def inference_cost_s(predictor: SelectionPredictor, trace: RoutingTrace) -> float:
-    """Mean seconds that all predictions of a token take."""
-    decode = trace.decode_only()
-    rows = [decode.experts_by_step(layer) for layer in range(trace.geometry.num_layers)]
-    began_s = perf_counter()
-    for step in range(decode.num_steps):
-        selected = [row[step] for row in rows]
-        for layer in range(1, len(rows)):
-            predictor.scores(selected[:layer])
-    return (perf_counter() - began_s) / max(decode.num_steps, 1)
+def inference_cost_s(predictor: SelectionPredictor, geometry: Geometry, num_tok: int = 7) -> float:
+    """Seconds that all predictions of a token take on this machine: the median over `num_tok` tokens of any routing.
+    Between two predictions other memory is read, as when experts compute: the network has to be fetched anew."""
+    forecaster, chance = SelectionForecaster(geometry, predictor), np.random.default_rng(0)
+    others = np.zeros(_OTHER_BYTES // 4, np.float32)
+    spent_s = []
+    for _ in range(num_tok):
+        forecaster.begin_iteration(is_decode=True)
+        spent_s.append(0.0)
+        for layer, shape in enumerate(geometry.layers):
+            experts = chance.permutation(shape.num_experts)[: shape.top_k].tolist()
+            others.sum()
+            began_s = perf_counter()
+            forecaster.routed(layer, experts, ())
+            if layer + 1 < geometry.num_layers:
+                forecaster.predict(layer, layer + 1)
+            spent_s[-1] += perf_counter() - began_s
+    return statistics.median(spent_s)

@@ -189,6 +189,12 @@ class ExpertCache:
         self._transitions.settle(state.group)
         return self._load(state, experts, experts, DEMAND)
 
+    def drop_unwanted(self) -> None:
+        """A prompt is computed: empty the slots of what the eviction policy does not keep of it. Between steps only."""
+        for state in self._layers:
+            self._transitions.settle(state.group)
+            self._slots.drop_unwanted(state, ())
+
     def count_staged(self, landed: Iterable[ExpertCopy]) -> None:
         """Count copies that prefill has moved to staging memory."""
         for copy in landed:
@@ -219,6 +225,16 @@ class ExpertCache:
         """Whether the expert is neither on the device nor on its way."""
         state = self._layers[layer]
         return state.slot_of[expert] < 0 and expert not in state.arrivals
+
+    def absent(self, layer: int) -> list[int]:
+        """The layer's experts that are neither on the device nor on their way, in order."""
+        state = self._layers[layer]
+        return [expert for expert, slot in enumerate(state.slot_of) if slot < 0 and expert not in state.arrivals]
+
+    def holds_all(self, layer: int) -> bool:
+        """Whether the layer's group has a slot for every expert of its layers."""
+        group = self._layers[layer].group
+        return len(group.slots) >= sum(len(other.slot_of) for other in group.layers)
 
     def copy_of(self, layer: int, expert: int) -> ExpertCopy | None:
         """The copy of an expert on its way, else None."""

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from engine.backends.ggml.families.stored_model import StoredModel
 from engine.backends.ggml.made_weights import FLOATS, FLOATS_IN_PAIRS, read_whole
 from engine.backends.ggml.model_spec import StoredWeight
+from engine.backends.ggml.plain_values import to_float32
 from engine.backends.ggml.safetensors_model import read_safetensors_model
 from engine.backends.ggml.tensor_types import MXFP4
-from engine.backends.ggml.weights import to_float32
+from tests.architectures.delta_conversion import split_joint, tile_value_heads
 from tests.architectures.packed_experts import ggml_blocks
 from tests.gguf_files import QUANTS, add_key, tokenizer_keys
 
@@ -39,8 +40,8 @@ def convert(
     is_fused: bool = False,
 ) -> Path:
     """Writes the float32 checkpoint in `folder` to `path`. `keys`: beside or in place of those of its config.json,
-    without the architecture; None: left out. `splits`: compressed attention as newer files have it. `is_fused`: gate
-    and up of an expert become one tensor."""
+    without the architecture; None: left out. `splits`: joint matrices of attention as newer files have them.
+    `is_fused`: gate and up of an expert become one tensor."""
     model = read_safetensors_model(folder)
     writer = gguf.GGUFWriter(path, model.family)
     for key, value in {**_numbers(model), **_latent_keys(model, splits), **(keys or {})}.items():
@@ -51,7 +52,12 @@ def convert(
     packed = {weight.name: _blocks(weight) for weight in model.weights() if weight.type_id == MXFP4}
     for name, blocks in packed.items():
         writer.add_tensor(name, blocks, raw_dtype=Kind.MXFP4)
-    whole = _stacked(_split(_tensors(model), model if splits else None))
+    tensors = _split(_tensors(model), model if splits else None)
+    if model.family == "qwen3next" and splits:
+        tensors = split_joint(tensors, model)
+    if model.family == "qwen35moe":
+        tensors = tile_value_heads(tensors, model)
+    whole = _stacked(tensors)
     for name, values in (_fused(whole) if is_fused else whole).items():
         kind = QUANTS[quant][0] if values.ndim > 1 and not _is_small(name) else Kind.F32
         stored = values if kind is Kind.F32 else gguf.quants.quantize(values, kind)
@@ -64,8 +70,8 @@ def convert(
 
 
 def _is_small(name: str) -> bool:
-    """Routers and biases are float32 in every file."""
-    return ".ffn_gate_inp" in name or name.endswith(".bias")
+    """Routers, biases and convolutions are float32 in every file."""
+    return ".ffn_gate_inp" in name or ".ssm_conv1d" in name or name.endswith(".bias")
 
 
 def _numbers(model: StoredModel) -> dict[str, object]:
@@ -120,7 +126,7 @@ def _split(tensors: Iterator[tuple[str, Array]], model: StoredModel | None) -> I
 
 
 def _values(weight: StoredWeight) -> Array:
-    if weight.made is not None:  # a stack
+    if weight.made is not None and len(weight.shape) > 1:  # a stack
         kind = FLOATS if weight.made.kind == FLOATS_IN_PAIRS else weight.made.kind
         whole = weight._replace(made=weight.made._replace(kind=kind))
         parts = [whole.matrix(number) for number in range(weight.shape[-1])]

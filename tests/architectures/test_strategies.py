@@ -78,6 +78,7 @@ def test_every_strategy_writes_the_whole_models_tokens(
             engine.end_request()
             counters = engine.cache.total_counters()
             assert counters.routed == len(PROMPTS) * (NEW_TOK - 1) * NUM_LAYERS * TOP_K, name
+            assert counters.resident_hits == 0 or name != "no-cache", "prefill leaves it nothing"
             groups = engine.budget.groups
             assert engine.cache.slot_groups == groups
             assert engine.pool.num_slots == groups.num_slots

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import struct
 import warnings
 import zipfile
@@ -10,7 +11,15 @@ from random import Random
 
 from tests.hostile.json_mutations import JSON_CHANGES, changed_json
 
-ARCHIVE_CHANGES = ("deflated", "a bomb", "an object array", "a huge shape", "an array twice", "another header")
+ARCHIVE_CHANGES = (
+    "deflated",
+    "a bomb",
+    "an object array",
+    "a huge shape",
+    "an array twice",
+    "another header",
+    "another type",
+)
 
 
 def changed_archive(content: bytes, how: str, random: Random) -> bytes:
@@ -29,6 +38,8 @@ def changed_archive(content: bytes, how: str, random: Random) -> bytes:
     elif how == "a huge shape":
         shape = random.choice(((1 << 40,), (1 << 30, 1 << 30, 1 << 30), (-1,), (1 << 62, 0)))
         members[name] = _array_header(random.choice(("<u2", "<f8", "|u1", "<U1000000")), shape) + b"1234"
+    elif how == "another type":
+        members[name] = _as_another_type(members[name], random)
     elif how == "another header":
         members["header.npy"] = _changed_archive_header(members["header.npy"], random)
     packed = io.BytesIO()
@@ -50,6 +61,16 @@ def _array_header(dtype: str, shape: tuple[int, ...]) -> bytes:
     text = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}"
     text += " " * (-(len(text) + 11) % 64) + "\n"
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode()
+
+
+def _as_another_type(array: bytes, random: Random) -> bytes:
+    """The same bytes as an array of other values, or of another shape."""
+    content = array[array.index(b"\n") + 1 :]
+    width = random.choice((1, 2, 4, 8))
+    dtype = random.choice({1: ("|u1", "|b1"), 2: ("<u2", "<f2"), 4: ("<u4", ">u4", "<f4", "<i4"), 8: ("<f8",)}[width])
+    count = len(content) // width
+    shape = random.choice(((count,), (1, count), (count, 1, 1), (count, 1, 0), ()))
+    return _array_header(dtype, shape) + content[: width * math.prod(shape)]
 
 
 def _changed_archive_header(array: bytes, random: Random) -> bytes:

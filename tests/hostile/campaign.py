@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.hostile.mutations import Case
+from tests.hostile.mutations import NUM_FILES, Case
 
 CPU_LIMIT_S = 5.0
 GROWTH_LIMIT_BYTES = 300 << 20
@@ -72,7 +72,7 @@ class Campaign:
 
     def run(self, cases: Iterable[Case], asks_every: int = 3) -> list[Result]:
         """`asks_every`: each so manieth case loads the model and asks it; the others plan only."""
-        return [self._run(case, case.number // 14 % asks_every == 0) for case in cases]
+        return [self._run(case, case.number // NUM_FILES % asks_every == 0) for case in cases]
 
     def _run(self, case: Case, asks: bool) -> Result:
         assert self._process.stdin is not None

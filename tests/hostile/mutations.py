@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import socket
 import struct
@@ -36,6 +37,7 @@ _INSTEAD: dict[str, Callable[[Path], None]] = {
     "a huge empty file": lambda path: _sparse(path),
 }
 _BYTES = ("flipped bytes", "flipped bytes", "cut short", "bytes inserted", "bytes repeated")
+_VALUES = ("values not finite", "values of any size", "another model's")
 _HEADER_OWN = ("the length", "shapes", "dtypes", "offsets", "two keys swapped", "renamed tensors", "missing tensors")
 _JSON_FILES = (
     "config.json",
@@ -106,7 +108,11 @@ _TARGETS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("files", "profile.npz", _ARCHIVE_KINDS),
     ("files", "eviction.json", _JSON_KINDS),
     ("files", "prompts.jsonl", (*_JSON_KINDS, "a long line")),
+    ("files", "activations.requests", _ARCHIVE_KINDS),
+    ("files", "maths.predictor.safetensors", (*_HEADER_KINDS, *_VALUES)),
 )
+
+NUM_FILES = len(_TARGETS)
 
 
 def damage(case: Case, folder: Path) -> Path:
@@ -128,7 +134,7 @@ def _changed(case: Case, path: Path, content: bytes, random: Random) -> bytes:
     marker = path.parent.parent / MARKER
     if case.how == AS_IT_IS:
         return content
-    is_weights = case.file in ("model.safetensors", "a shard")
+    is_weights = case.file.endswith(".safetensors") or case.file == "a shard"
     if case.how in _BYTES:
         reach = _header_end(content) if is_weights else len(content)
         return _changed_bytes(content, case.how, random, reach)
@@ -205,6 +211,8 @@ def _changed_weights(content: bytes, how: str, random: Random) -> bytes:
     if how == "the length":
         length = random.choice((0, 1, len(text) - 1, len(text) + 1, 1 << 20, 1 << 40, (1 << 64) - 1))
         return struct.pack("<Q", length) + text + values
+    if how in _VALUES:
+        return content[:8] + _changed_values(text, values, how, random)
     changed = _changed_header(text, how, random) if how in _HEADER_OWN else changed_json(text, how, random)
     return struct.pack("<Q", len(changed)) + changed + values
 
@@ -235,6 +243,17 @@ def _changed_header(text: bytes, how: str, random: Random) -> bytes:
         else:
             del header[key]
     return json.dumps(header).encode()
+
+
+def _changed_values(text: bytes, values: bytes, how: str, random: Random) -> bytes:
+    """Header and values of a predictor, with others in their place."""
+    if how == "another model's":
+        return text.replace(b'"hostile"', b'"hostilE"') + values
+    kinds = (math.nan, math.inf, -math.inf) if how == "values not finite" else (3e38, -3e38, 1e-45)
+    changed = bytearray(values)
+    for _ in range(random.choice((1, 5, 1000))):
+        struct.pack_into("<f", changed, 4 * random.randrange(len(values) // 4), random.choice(kinds))
+    return text + bytes(changed)
 
 
 def _with_code(content: bytes, path: Path, marker: Path) -> bytes:

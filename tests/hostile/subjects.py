@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,13 +17,18 @@ from engine.config import SamplingConfig
 from engine.errors import MoeChatError
 from engine.events import Event, TurnEnded
 from engine.process.session import Session
+from engine.profiles.past_requests import PastRequests
+from engine.profiles.predictor_store import PredictorStore, Trained
 from engine.profiles.prompt_sets import read_prompts
-from offload.errors import OffloadError
+from offload.errors import OffloadError, ProfileError
 from offload.geometry import Geometry, LayerGeometry
 from offload.policies.eviction.history import HistoryWeights
 from offload.policies.eviction.tuned_weights import Evidence, TunedWeights, load_tuned_weights
+from offload.policies.forecast.selection_predictor import SelectionPredictor
+from offload.policies.forecast.selections import SelectionForecaster
 from offload.replay.profile import build_profile, load_profile
-from offload.replay.trace import load_trace
+from offload.replay.selection_statistics import Accuracy, selection_statistics
+from offload.replay.trace import RoutingTrace, load_trace
 from offload.replay.trace_writer import TraceWriter
 from tests.architectures.tiny import save_checkpoint
 from tests.unit.engine.commands.tiny_bench import config_of
@@ -66,7 +72,28 @@ def make_bases(root: Path) -> None:
     build_profile(trace, created_s=0.0).save(files / "profile.npz")
     evidence = Evidence(3, 100, 90)
     TunedWeights(_MODEL, 0.0, HistoryWeights(), (3, 3, 3), evidence, evidence).save(files / "eviction.json")
+    past = PastRequests(_MODEL, _GEOMETRY)
+    past.path = files / "activations.requests"
+    past.collection.add(trace.selection_mask().sum(axis=0).astype(np.int64))
+    past.save()
+    store = PredictorStore(_MODEL, _GEOMETRY)
+    store._folder = files
+    store.save("maths", Trained(_predictor(trace), Accuracy(9, 5, 8), 2, 1))
     (files / "prompts.jsonl").write_text('{"question": "Which?", "choices": ["a", "b"], "id": 7}')
+
+
+def _predictor(trace: RoutingTrace) -> SelectionPredictor:
+    random = np.random.default_rng(0)
+
+    def values(*shape: int) -> np.ndarray:
+        return random.normal(size=shape).astype(np.float32)
+
+    statistics = selection_statistics(trace)
+    return SelectionPredictor(
+        *(values(24, 16), values(3, 16), values(8, 16), *statistics),
+        weights=(values(16, 8), values(8, 8)),
+        biases=(values(8), values(8)),
+    )
 
 
 def try_out(path: Path, asks: bool) -> Outcome:
@@ -95,10 +122,42 @@ def _use_file(path: Path) -> None:
         case "profile.npz":
             profile = load_profile(path, (_MODEL,))
             profile.warm_start([layer.num_experts for layer in profile.geometry.layers])
+        case "activations.requests":
+            _chat_on_with(path)
+        case "maths.predictor.safetensors":
+            _predict_with(path)
         case "eviction.json":
             str(load_tuned_weights(path, (_MODEL,)))
         case _:
             read_prompts(path, None)
+
+
+def _chat_on_with(path: Path) -> None:
+    """What comes after the file is read, or refused, is kept."""
+    before, after = (PastRequests(_MODEL, _GEOMETRY) for _ in range(2))
+    before.path = after.path = path
+    before.collection.add(np.ones((3, 8), np.int64))
+    problem = before.problem
+    before.save()
+    assert after.collection.size == before.collection.size
+    assert not after.problem
+    if problem:
+        raise ProfileError(problem, "None is needed.")
+
+
+def _predict_with(path: Path) -> None:
+    store = PredictorStore(_MODEL, _GEOMETRY)
+    store._folder = path.parent
+    store.largest_bytes()
+    kept = store.best_for("maths")
+    if kept is None:
+        assert store.problem or not os.path.lexists(path)
+        store.load("maths")
+    else:
+        forecaster = SelectionForecaster(_GEOMETRY, kept.predictor)
+        forecaster.begin_iteration(is_decode=True)
+        forecaster.routed(0, [1, 5], (1, 1))
+        assert len(forecaster.predict(0, 1)) == 2
 
 
 def _plan(folder: Path) -> None:

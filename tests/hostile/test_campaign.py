@@ -1,4 +1,5 @@
-"""Damaged model folders, traces and profiles: an answer, or an error with file and hint; in time, and within memory."""
+"""Damaged model folders, and files that are kept of models: an answer, or an error with file and hint; in time, and
+within memory."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ from tests.hostile.campaign import Campaign, Result, campaign, summary
 from tests.hostile.mutations import AS_IT_IS, CODE, Case, make_cases
 from tests.hostile.templates import ENDLESS
 
-NUM_SAMPLE = 42
-NUM_ALL = 1120
+NUM_SAMPLE = 48
+NUM_ALL = 1280
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +58,8 @@ def test_sound_files_are_used(damaged: Campaign) -> None:
         ("files", "profile.npz"),
         ("files", "eviction.json"),
         ("files", "prompts.jsonl"),
+        ("files", "activations.requests"),
+        ("files", "maths.predictor.safetensors"),
     ):
         (result,) = damaged.run([Case(0, base, file, AS_IT_IS)])
         assert (result.kind, result.said["message"]) == ("answered", "")

@@ -154,8 +154,8 @@ def _add_models(commands: Commands) -> None:
         "models",
         help="list the models on this machine, with what each would cost and give at this budget",
         description="List the models of the known folders, of the Hugging Face cache, of LM Studio and Ollama, and of "
-        "the current folder: for GGUF files the formats, the smallest budget, and the share of the experts that the "
-        "budget holds, estimated from their headers. Loads no model.",
+        "the current folder: of models that ggml would run the formats, the smallest budget, and the share of the "
+        "experts that the budget holds, estimated from their headers. Loads no model.",
         epilog=EXIT_CODES,
     )
     models.add_argument("folder", metavar="FOLDER", nargs="*", help="a folder or file to look at as well")

@@ -81,11 +81,11 @@ def _next_message(screen: HeadlessScreen) -> str | None:
     """As `_read_message`. On a terminal the first ctrl+c drops what is typed, and says how to leave."""
     if not sys.stdin.isatty():
         return _read_message()
-    interrupt = Interrupt(is_reading=True)
+    interrupt = Interrupt()
     with interrupt.installed():
         while True:
             try:
-                return _read_message()
+                return interrupt.read(_read_message)
             except InputInterrupted:
                 screen.note("\nctrl+c again, ctrl+d or /quit leaves.")
 

@@ -1,4 +1,5 @@
-"""Attention as part of a layer's graph: with grouped heads, or over compressed rows (multi-head latent attention)."""
+"""Attention as part of a layer's graph: with grouped heads, over compressed rows (multi-head latent attention), or
+recurrent."""
 
 from __future__ import annotations
 
@@ -14,6 +15,8 @@ from engine.backends.ggml.attention_spec import (
     LatentAttention,
     LatentHeads,
 )
+from engine.backends.ggml.delta_graph import StateTensors, delta_output
+from engine.backends.ggml.delta_spec import DeltaAttention
 from engine.backends.ggml.graph import GraphBuilder, Tensor
 from engine.backends.ggml.graph_parts import GraphParts
 from engine.backends.ggml.memory import Memory, values
@@ -39,7 +42,7 @@ class AttentionGraph:
     """Adds a model's attention to graphs."""
 
     def __init__(self, spec: ModelSpec, parts: GraphParts, kv: list[tuple[Tensor, ...]]) -> None:
-        """`kv`: per layer the tables of the KV cache."""
+        """`kv`: per layer the tables of the KV cache, or `StateTensors`."""
         self._spec, self._parts, self._kv = spec, parts, kv
         self._divisors: Memory | None = None
         if spec.rope.divisors:
@@ -51,6 +54,10 @@ class AttentionGraph:
     ) -> tuple[Tensor, list[Tensor]]:
         """hidden float32 [hidden, tokens] -> (the same shape, the writes into the KV cache)."""
         heads = self._spec.heads
+        if isinstance(attention, DeltaAttention):
+            assert self._spec.delta is not None, "the sizes of recurrent layers"
+            states = StateTensors(*self._kv[number])
+            return delta_output(builder, self._parts, self._spec.delta, attention, states, hidden)
         if isinstance(attention, GroupedAttention):
             assert isinstance(heads, GroupedHeads), "one kind in a model"
             return self._grouped(builder, self._kv[number], attention, heads, hidden, tokens)
@@ -70,6 +77,11 @@ class AttentionGraph:
     ) -> tuple[Tensor, list[Tensor]]:
         parts, num_tok = self._parts, hidden.shape[1]
         query = parts.projection(builder, weights.query, weights.query_bias, hidden)
+        gate = None
+        if weights.is_gated:
+            by_head = builder.reshape(query, 2 * heads.dim, heads.num_heads, num_tok)
+            query = builder.columns(by_head, 0, heads.dim)
+            gate = builder.sigmoid(builder.contiguous(builder.columns(by_head, heads.dim, heads.dim)))
         query = self._rotated(builder, query, heads.num_heads, heads, weights.query_norm, tokens)
         key = parts.projection(builder, weights.key, weights.key_bias, hidden)
         key = self._rotated(builder, key, heads.num_kv_heads, heads, weights.key_norm, tokens)
@@ -81,6 +93,8 @@ class AttentionGraph:
         seen = [builder.rows_of(each, heads.num_kv_heads, tokens.first_seen, num_seen) for each in (keys, cached)]
         sinks = None if weights.sinks is None else parts.tensor(builder, weights.sinks)
         mixed = builder.attention(query, seen[0], seen[1], tokens.mask, heads.scale, sinks)
+        if gate is not None:
+            mixed = builder.mul(mixed, gate)
         mixed = builder.reshape(mixed, heads.dim * heads.num_heads, num_tok)
         return parts.projection(builder, weights.output, weights.output_bias, mixed), written
 
@@ -93,11 +107,11 @@ class AttentionGraph:
         norm: StoredWeight | None,
         tokens: TokensAt,
     ) -> Tensor:
-        """Rows [heads * dim, tokens] as heads [dim, heads, tokens], with norm and rotary embedding."""
-        shape = (heads.dim, num_heads, rows.shape[1])
+        """Rows [heads * dim, tokens], or heads [dim, heads, tokens], as the latter with norm and rotary embedding."""
+        shape = (heads.dim, num_heads, rows.shape[-1])
         if norm is not None and norm.shape == rows.shape[:1] != (heads.dim,):
             rows, norm = self._parts.norm(builder, rows, norm), None
-        by_head = builder.reshape(rows, *shape)
+        by_head = rows if rows.shape == shape else builder.reshape(rows, *shape)
         if norm is None:
             return self._rope(builder, by_head, tokens)
         if heads.norms_after_rope:
@@ -119,7 +133,9 @@ class AttentionGraph:
         (DeepSeek-V2, section 2.1.2: W^UK is absorbed into W^UQ)."""
         num_tok = hidden.shape[1]
         compressed = self._parts.product(builder, weights.compress, hidden)
-        row = self._parts.norm(builder, builder.columns(compressed, 0, heads.rank), weights.compress_norm)
+        row = self._parts.norm(
+            builder, builder.columns(compressed, 0, heads.rank), weights.compress_norm, heads.norm_eps
+        )
         rotated = builder.columns(compressed, heads.rank, heads.rope_dim)
         rotated = self._rope(builder, builder.with_one_head(rotated), tokens)
         states = builder.concat(row, builder.reshape(rotated, heads.rope_dim, num_tok))
@@ -138,7 +154,7 @@ class AttentionGraph:
         if weights.query_down is not None:
             hidden = self._parts.product(builder, weights.query_down, hidden)
             if weights.query_norm is not None:
-                hidden = self._parts.norm(builder, hidden, weights.query_norm)
+                hidden = self._parts.norm(builder, hidden, weights.query_norm, heads.norm_eps)
         query = self._parts.product(builder, weights.query, hidden)
         query = builder.reshape(query, heads.plain_dim + heads.rope_dim, heads.num_heads, hidden.shape[1])
         plain = builder.columns(query, 0, heads.plain_dim)

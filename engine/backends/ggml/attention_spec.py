@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from typing import ClassVar
 
-from engine.backends.ggml.stored_weight import StoredWeight
+from engine.backends.ggml.delta_spec import DeltaAttention
+from engine.backends.ggml.stored_weight import StoredWeight, weights_of
 from engine.backends.ggml.tensor_types import BF16, F16, F32, PLAIN_BYTES
 
 
@@ -64,6 +66,8 @@ class LatentHeads:
     rope_dim: int
     value_dim: int
     scale: float
+    norm_eps: float
+    """Of the norms of compressed rows."""
 
     @property
     def kv_widths(self) -> tuple[int, ...]:
@@ -103,10 +107,13 @@ class GroupedAttention:
     """One number a head that takes part in the softmax as the product with a key of no value."""
     is_windowed: bool = False
     """A token sees the last `window_tok` of the model alone."""
+    is_gated: bool = False
+    """`query` gives each head's query and then a gate, whose sigmoid scales what the head gives."""
+    is_recurrent: ClassVar[bool] = False
 
     def stored(self) -> Iterator[StoredWeight]:
         """Every tensor."""
-        return _stored(self)
+        return weights_of(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,15 +154,11 @@ class LatentAttention:
     query_down: StoredWeight | None = None
     query_norm: StoredWeight | None = None
     is_windowed: bool = False
+    is_recurrent: ClassVar[bool] = False
 
     def stored(self) -> Iterator[StoredWeight]:
         """Every tensor, a joint matrix once."""
-        return _stored(self)
+        return weights_of(self)
 
 
-Attention = GroupedAttention | LatentAttention
-
-
-def _stored(attention: Attention) -> Iterator[StoredWeight]:
-    values = (getattr(attention, field.name) for field in fields(attention))
-    yield from (value for value in values if isinstance(value, StoredWeight))
+Attention = GroupedAttention | LatentAttention | DeltaAttention

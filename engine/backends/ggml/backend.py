@@ -118,6 +118,8 @@ class GgmlBackend:
             *(self._ggml, spec, self._place, embedding, compute, self._scratch, routings, state),
             *(budget.context_tok, budget.chunk_tok, self._kv_type),
         )
+        for each in self.loaded.formats:
+            each.take_input_from(*self.decoder.expert_input)
         self.lookahead: GgmlLookahead = self.decoder.lookahead
         self.taps: Sequence[LogitsTap] = self.decoder.taps
 

@@ -5,8 +5,8 @@ Prefill goes layer by layer over the whole prompt, attention in chunks, so that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing
 
 import numpy as np
 
@@ -17,13 +17,14 @@ from engine.backends.ggml.forward_inputs import ForwardInputs
 from engine.backends.ggml.graph import GraphBuilder
 from engine.backends.ggml.graph_parts import Place
 from engine.backends.ggml.kv_cache import KvCache, SeenRows
-from engine.backends.ggml.layer_graph import MAX_TENSORS, Addresses, LayerGraphBuilder
+from engine.backends.ggml.layer_graph import MAX_TENSORS, Addresses, Asked, LayerGraphBuilder
 from engine.backends.ggml.library import Ggml
 from engine.backends.ggml.lookahead import MAX_AHEAD, GgmlLookahead
 from engine.backends.ggml.memory import Memory, values
 from engine.backends.ggml.model_spec import ModelSpec
-from engine.backends.ggml.prompt_states import PromptStates, num_experts_of
+from engine.backends.ggml.prompt_states import PromptStates, chunks_of, num_experts_of
 from engine.backends.ggml.routing import LogitsTap, Routing
+from engine.backends.ggml.step_memory import StepMemory
 from engine.experts.layer import MoeLayer
 from engine.experts.step_state import StepState
 from offload.errors import WaitCancelled
@@ -60,7 +61,11 @@ class GgmlDecoder(DecodeLoop):
         """By MoE layer; without one the routed experts give zeros."""
         self._step_scratch = Scratch(ggml)
         self._allocate()
-        self.lookahead = GgmlLookahead(routings, self._token.logits[:1], self._next_logits, self._ask_ahead)
+        self._ranks_in_graphs = all(routing.ranks_without_groups for routing in routings)
+        self.lookahead = GgmlLookahead(
+            *(routings, self._token.logits[:1], self._results.next_logits),
+            *(self._results.next_orders if self._ranks_in_graphs else None, self._ask_ahead),
+        )
         self._step_builder: GraphBuilder | None = None
         self._step_graphs: list[int] = []
         self._head_graph = 0
@@ -70,20 +75,19 @@ class GgmlDecoder(DecodeLoop):
     def _allocate(self) -> None:
         spec, chunk_tok = self._spec, self._chunk_tok
         self._token = PromptStates(spec, 1)
+        self._embedding.keep_graph(self._token.residual_at)
+        self.expert_input = self._token.normed, self._token.normed_at
+        """What experts are given in decode, float32 [1, hidden], and its address: always the same memory."""
         self._prompt: PromptStates | None = None
-        experts = num_experts_of(spec)
         self._step_inputs, self._chunk_inputs = ForwardInputs(self.cache, 1), ForwardInputs(self.cache, chunk_tok)
-        memory = self._fixed = Memory((MAX_AHEAD + 1) * (4 * experts + 64) + 4 * spec.vocabulary_tok + 4096)
-        self._next_at, raw = memory.take(4 * experts * (MAX_AHEAD + 1))
-        self._next_logits = values(raw, np.float32, MAX_AHEAD + 1, experts)
-        self._logits_at, raw = memory.take(4 * spec.vocabulary_tok)
-        self._logits = values(raw, np.float32, spec.vocabulary_tok)
+        self._results = StepMemory(spec, MAX_AHEAD)
+        self._forecast_memory = Memory(4 * num_experts_of(spec) * chunk_tok)
 
     # -- decode -------------------------------------------------------------------------------------------------------
 
     def ask_in_graphs(self, targets: Sequence[Sequence[int]]) -> None:
         """Each MoE layer asks the routers of its `targets`, later MoE layers, in its own graph."""
-        self.lookahead.in_graph = {layer: list(ahead[:MAX_AHEAD]) for layer, ahead in enumerate(targets)}
+        self.lookahead.ask_in_graphs(targets)
         self._drop_step_graphs()
 
     def step(self, token: int) -> np.ndarray:
@@ -94,8 +98,9 @@ class GgmlDecoder(DecodeLoop):
         self._state.is_decode = True
         if self._state.recorder is not None:
             self._state.recorder.begin(1, is_prefill=False)
-        logits = self._forward_token(token, length).copy()
-        require_finite(logits, length + 1)
+        with self.cache.writing_one(length):
+            logits = self._forward_token(token, length).copy()
+            require_finite(logits, length + 1)
         self.cache.tokens.append(token)
         if self._state.substituted > before:
             self.cache.note_approximate(length)
@@ -118,9 +123,21 @@ class GgmlDecoder(DecodeLoop):
             self._compute.run(graph)
             moe = self._moe_number.get(number)
             if moe is not None:
-                self._experts(moe, states, states.residual)
+                self._experts_of_token(moe)
         self._compute.run(self._head_graph)
-        return self._logits
+        return self._results.logits
+
+    def _experts_of_token(self, moe: int) -> None:
+        """As `_experts`, of decode's token; what its graph chose is taken."""
+        states, tap, layer = self._token, self.taps[moe], self.layers.get(moe)
+        tap.logits = states.logits
+        if layer is not None:
+            chosen, weights = self._results.chosen, self._results.weights
+            if self._ranks_in_graphs:
+                self._results.weigh(self._routings[moe], states.one_logits)
+            else:
+                chosen, weights = self._routings[moe].choose(states.logits)
+            states.residual += layer(states.normed, chosen, weights)
 
     def _experts(self, moe: int, states: PromptStates, residual: np.ndarray, *, only_last: bool = False) -> None:
         """Routes all tokens of `states` and adds their experts' outputs to the residual; with `only_last` the last
@@ -141,16 +158,19 @@ class GgmlDecoder(DecodeLoop):
     def _build_step_graphs(self, seen: SeenRows) -> None:
         self._drop_step_graphs()
         num_layers = len(self._spec.layers)
-        builder = self._step_builder = GraphBuilder(
-            self._ggml, (num_layers + 1) * MAX_TENSORS, 2 * num_layers + 1, MAX_TENSORS
-        )
+        sizes = (num_layers + 1) * MAX_TENSORS, 2 * num_layers + 1, MAX_TENSORS
+        builder = self._step_builder = GraphBuilder(self._ggml, *sizes)
         at = self._addresses(self._token, 0, self._step_inputs)
+        if self._ranks_in_graphs:
+            own, *later = self._results.orders_at
+            at = at._replace(order=own, next_orders=tuple(later))
         moe_layers = self._spec.moe_layers
         for number in range(num_layers):
             moe = self._moe_number.get(number)
-            ahead = [moe_layers[target] for target in self.lookahead.in_graph.get(moe, [])] if moe is not None else []
+            asked = [] if moe is None else self.lookahead.asked_by(moe)
+            ahead = [Asked(moe_layers[target], mean_error) for target, mean_error in asked]
             self._step_graphs.append(self._graphs.layer(builder, number, at, 1, seen, ahead))
-        self._head_graph = self._graphs.head(builder, self._token.residual_at, self._logits_at)
+        self._head_graph = self._graphs.head(builder, self._token.residual_at, self._results.logits_at)
         self._ahead_graphs = {
             moe: self._graphs.asks_ahead(builder, number, at) for moe, number in enumerate(moe_layers) if moe
         }
@@ -171,9 +191,9 @@ class GgmlDecoder(DecodeLoop):
         """See DecodeLoop: all of it."""
         return num_prompt_tok - start
 
-    def prefill(self, prompt: Sequence[int], on_progress: Callable[[int], None]) -> np.ndarray:
-        """See DecodeLoop. A prompt that is stopped leaves nothing behind of what was computed; where
-        it wrote over a window that the tokens before it need, the cache is emptied."""
+    def _prefill(self, prompt: Sequence[int], on_progress: Callable[[int], None]) -> np.ndarray:
+        """See DecodeLoop. A prompt that is stopped leaves nothing behind of what was computed; where it wrote over a
+        window or a recurrent state that the tokens before it need, the cache is emptied."""
         start, tokens = len(self.cache.tokens), list(prompt[len(self.cache.tokens) :])
         if not tokens or len(prompt) > self._context_tok:
             raise ValueError(f"{len(tokens)} tokens behind {start} in a context of {self._context_tok}")
@@ -190,6 +210,7 @@ class GgmlDecoder(DecodeLoop):
             raise
         finally:
             self._prompt = None
+        self.cache.states.finish(len(prompt))
         self.cache.tokens.extend(tokens)
         on_progress(len(prompt))
         if self._state.is_cancelled():
@@ -200,29 +221,39 @@ class GgmlDecoder(DecodeLoop):
         num_tok = len(tokens)
         states = self._prompt = PromptStates(self._spec, num_tok)
         self._embedding.read(tokens, states.residual_at)
+        chunks = chunks_of(num_tok, self._chunk_tok, self.cache.states.begin_prompt(start, num_tok))
         for number in range(len(self._spec.layers)):
-            for first in range(0, num_tok, self._chunk_tok):
-                self._chunk(number, states, first, min(self._chunk_tok, num_tok - first), start)
+            for first, count in chunks:
+                self._chunk(number, states, first, count, start)
+                self.cache.states.seen(number, first + count)
                 if self._state.is_cancelled():
                     raise WaitCancelled("Stopped.")
             moe = self._moe_number.get(number)
             if moe is not None:
+                self._forecast(moe + 1, states)
                 self._experts(moe, states, states.residual, only_last=number == len(self._spec.layers) - 1)
         self._token.residual[:] = states.residual[-1:]
-        with self._one_graph() as builder:
-            graph = self._graphs.head(builder, self._token.residual_at, self._logits_at)
-            self._scratch.allocate(graph)
-            self._compute.run(graph)
-        return self._logits
+        self._run_once(lambda builder: self._graphs.head(builder, self._token.residual_at, self._results.logits_at))
+        return self._results.logits
+
+    def _forecast(self, moe: int, states: PromptStates) -> None:
+        """Tells a MoE layer which experts it will probably use, by its router on the last tokens' residuals as they are
+        before the layer before it."""
+        layer = self.layers.get(moe)
+        if layer is None or not layer.takes_forecast:
+            return
+        number, count = self._spec.moe_layers[moe], min(len(states.residual), self._chunk_tok)
+        residual_at = states.residual_at + (len(states.residual) - count) * self._spec.hidden_dim * 4
+        at = self._forecast_memory.address
+        self._run_once(lambda builder: self._graphs.asks_for_prompt(builder, number, residual_at, count, at))
+        num_experts = len(self._spec.layers[number].experts)
+        logits = self._forecast_memory.bytes[: 4 * num_experts * count]
+        layer.forecast(self._routings[moe].choose(values(logits, np.float32, count, num_experts))[0])
 
     def _chunk(self, number: int, states: PromptStates, first: int, count: int, start: int) -> None:
         """One layer on `count` tokens of the prompt, from its `first` on; the prompt begins at position `start`."""
-        seen = self._chunk_inputs.write(start + first, count)
-        with self._one_graph() as builder:
-            at = self._addresses(states, first, self._chunk_inputs)
-            graph = self._graphs.layer(builder, number, at, count, seen)
-            self._scratch.allocate(graph)
-            self._compute.run(graph)
+        seen, at = self._chunk_inputs.write(start + first, count), self._addresses(states, first, self._chunk_inputs)
+        self._run_once(lambda builder: self._graphs.layer(builder, number, at, count, seen))
 
     def run_at(self, past_tok: int) -> int:
         """Every kind of layer's graph on one chunk behind `past_tok` tokens of any content, for measuring memory;
@@ -235,13 +266,12 @@ class GgmlDecoder(DecodeLoop):
         self.cache.reset()
         return past_tok + count
 
-    @contextmanager
-    def _one_graph(self) -> Iterator[GraphBuilder]:
-        builder = GraphBuilder(self._ggml, MAX_TENSORS, 1, MAX_TENSORS)
-        try:
-            yield builder
-        finally:
-            builder.close()
+    def _run_once(self, build: Callable[[GraphBuilder], int]) -> None:
+        """Runs a graph that `build` makes and that is not kept."""
+        with closing(GraphBuilder(self._ggml, MAX_TENSORS, 1, MAX_TENSORS)) as builder:
+            graph = build(builder)
+            self._scratch.allocate(graph)
+            self._compute.run(graph)
 
     def _addresses(self, states: PromptStates, first: int, inputs: ForwardInputs) -> Addresses:
         hidden, experts = self._spec.hidden_dim * 4, num_experts_of(self._spec) * 4
@@ -249,7 +279,7 @@ class GgmlDecoder(DecodeLoop):
             residual=states.residual_at + first * hidden,
             normed=states.normed_at + first * hidden,
             logits=states.logits_at + first * experts,
-            next_logits=tuple(self._next_at + 4 * num_experts_of(self._spec) * row for row in range(MAX_AHEAD + 1)),
+            next_logits=self._results.next_logits_at,
             positions=inputs.positions_at,
             rows=inputs.rows_at,
             mask=inputs.mask_at,

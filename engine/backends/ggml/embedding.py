@@ -35,10 +35,14 @@ class Embedding:
             self._rows = Memory(self._row_bytes * MAX_ROWS)
             try:
                 self._fd = open_regular(self._weight.path)
+                if hasattr(os, "posix_fadvise"):  # a row is read, and not what follows it
+                    os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_RANDOM)
             except OSError as error:
                 raise CheckpointError(f"{self._weight.path}: {why(error)}.", "Fetch the model again.") from error
         ids = Memory(MAX_ROWS * 4)
         self._ids_at, self._ids = ids.address, values(ids.bytes, np.int32, MAX_ROWS)
+        self._one_builder, self._one_scratch = GraphBuilder(ggml, 8, 1, 8), Scratch(ggml)
+        self._one = self._one_at = 0
 
     def read(self, tokens: Sequence[int], address: int) -> None:
         """Writes the rows of `tokens`, scaled, to `address` as float32 [hidden, tokens]. Raises CheckpointError, and
@@ -49,22 +53,35 @@ class Embedding:
             self._read(tokens[start : start + MAX_ROWS], address + start * self._hidden_dim * 4)
 
     def _read(self, tokens: Sequence[int], address: int) -> None:
-        num_rows, table_at = self._vocabulary_tok, self._address
-        if table_at is None:
+        if self._address is None:
             self._fetch(tokens)
-            num_rows, table_at = MAX_ROWS, self._rows.address
             self._ids[: len(tokens)] = range(len(tokens))
         else:
             self._ids[: len(tokens)] = tokens
+        if len(tokens) == 1 and address == self._one_at:
+            self._compute.run(self._one)
+            return
         builder = GraphBuilder(self._ggml, 8, 1, 8)
         try:
-            table = builder.new_at(table_at, self._weight.type_id, self._hidden_dim, num_rows)
-            rows = builder.scaled(builder.read_rows(table, builder.new_at(self._ids_at, I32, len(tokens))), self._scale)
-            graph = builder.graph(builder.placed(rows, address))
+            graph = self._graph(builder, len(tokens), address)
             self._scratch.allocate(graph)
             self._compute.run(graph)
         finally:
             builder.close()
+
+    def keep_graph(self, address: int) -> None:
+        """Builds the graph that reads one row to `address` once for all: decode reads a row a token."""
+        self._one = self._graph(self._one_builder, 1, address)
+        self._one_scratch.allocate(self._one)
+        self._one_at = address
+
+    def _graph(self, builder: GraphBuilder, num_tok: int, address: int) -> int:
+        num_rows, table_at = self._vocabulary_tok, self._address
+        if table_at is None:
+            num_rows, table_at = MAX_ROWS, self._rows.address
+        table = builder.new_at(table_at, self._weight.type_id, self._hidden_dim, num_rows)
+        rows = builder.scaled(builder.read_rows(table, builder.new_at(self._ids_at, I32, num_tok)), self._scale)
+        return builder.graph(builder.placed(rows, address))
 
     def _fetch(self, tokens: Sequence[int]) -> None:
         assert self._fd is not None, "open until closed"
@@ -77,7 +94,10 @@ class Embedding:
             raise CheckpointError(f"{self._weight.path} cannot be read: {error}.", "Fetch the model again.") from error
 
     def close(self) -> None:
-        """Closes the file. Safe to call twice."""
+        """Closes the file and frees the graph. Safe to call twice."""
+        self._one_at = 0
+        self._one_builder.close()
+        self._one_scratch.close()
         if self._fd is not None:
             with_fd, self._fd = self._fd, None
             os.close(with_fd)

@@ -1,42 +1,31 @@
 """Experts in slots as their file stores them, computed by ggml straight out of the slot pool.
 
-Decode: one product by slot numbers for every group of experts that is at hand. Prefill: one expert after the other on
-its rows. How rows are grouped follows from the routing alone, never from what is resident: a product of several rows
-may differ in its last bits from products of single rows.
+Decode: one product by slot numbers for every group of experts that is at hand. Prefill: each expert on all of its rows,
+several experts at once. How rows are grouped follows from the routing alone, never from what is resident: a product of
+several rows may differ in its last bits from products of single rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from struct import Struct
 from time import perf_counter
-from typing import Final, NamedTuple
 
 import numpy as np
 
 from engine.backends.ggml.compute import Compute, Scratch
+from engine.backends.ggml.expert_network import MAX_TENSORS, ExpertNetwork, Slots
 from engine.backends.ggml.expert_slots import SlotLayout
-from engine.backends.ggml.graph import GraphBuilder, Tensor
+from engine.backends.ggml.graph import GraphBuilder
 from engine.backends.ggml.library import Ggml
 from engine.backends.ggml.made_weights import in_pairs, takes_pairs
 from engine.backends.ggml.memory import Memory, values
 from engine.backends.ggml.model_spec import ExpertWeights
-from engine.backends.ggml.running_sum import RunningSum
+from engine.backends.ggml.prompt_experts import MAX_EXPERTS, MAX_ROWS, PromptExperts
+from engine.backends.ggml.running_sum import RunningSum, SumLimits
 from engine.backends.ggml.tensor_types import F32, I32
 from engine.experts.formats.bound_slots import BoundSlots
 from offload.page_memory import address_of
-
-MAX_ROWS: Final = 256
-"""Rows of one product in prefill."""
-_MAX_TENSORS: Final = 24
-"""Of one graph."""
-
-
-class SlotPart(NamedTuple):
-    """One tensor in a slot: ggml's format, its shape, and where it begins."""
-
-    type_id: int
-    shape: tuple[int, ...]
-    slot_offset: int
 
 
 class GgmlFormat:
@@ -56,20 +45,17 @@ class GgmlFormat:
     ) -> None:
         """`sample`: any expert of the layer. `scratch` is shared with graphs that are given memory for every run."""
         self._ggml, self._compute, self._scratch = ggml, compute, scratch
-        self.slot_bytes, self._activation = layout.slot_bytes, activation
-        self.parts = [
-            SlotPart(weight.type_id, weight.shape, offset)
-            for weight, offset in zip(sample.stored(), layout.offsets, strict=True)
-        ]
-        roles = [role for role, weight in zip(sample._fields, sample, strict=True) if weight is not None]
-        self._part = dict(zip(roles, self.parts, strict=True))
+        self._network, self.slot_bytes = ExpertNetwork(sample, layout, activation), layout.slot_bytes
+        self.parts = self._network.parts
+        self._prompt = PromptExperts(ggml, compute, scratch, self._network)
         self._takes_pairs = takes_pairs(sample.gate)
         hidden_dim = sample.gate.shape[0]
         memory = self._memory = Memory((2 * top_k + 2) * hidden_dim * 4 + top_k * 4 + 4096)
         self._input_at, raw = memory.take(hidden_dim * 4)
         self._input = values(raw, np.float32, 1, hidden_dim)
         self._ids_at, raw = memory.take(top_k * 4)
-        self._ids = values(raw, np.int32, top_k)
+        self._ids = memoryview(raw)  # type: ignore[arg-type]  # numpy's stubs know buffers from Python 3.12 on
+        self._write_ids = [Struct(f"={count}i").pack_into for count in range(1, top_k + 1)]
         self._result_at, raw = memory.take(top_k * hidden_dim * 4)
         self._result = values(raw, np.float32, top_k, hidden_dim)
         _, raw = memory.take(top_k * hidden_dim * 4)
@@ -77,9 +63,18 @@ class GgmlFormat:
         _, raw = memory.take(hidden_dim * 4)
         self._total = values(raw, np.float32, 1, hidden_dim)
         self._top_k = top_k
+        self._all_places = list(range(top_k))
+        self._outputs = self._gathered
+        """The token's outputs in top-k order: gathered from several products, or the result of one."""
         self._builder: GraphBuilder | None = None
         self._graphs: list[int] = []
-        self._base = self._stride = self._num_slots = 0
+        self._slots = Slots(0, self.slot_bytes, 0)
+
+    def take_input_from(self, hidden: np.ndarray, address: int) -> None:
+        """Decode's input lies at `address`, float32 [1, hidden]: given as this array it need not be copied. Call before
+        `bind_slots`."""
+        if not self._takes_pairs:
+            self._input, self._input_at = hidden, address
 
     def choose_kernel(self) -> None:
         """See ExpertFormat. ggml chooses by itself."""
@@ -91,19 +86,25 @@ class GgmlFormat:
     def bind_slots(self, slots: Mapping[int, memoryview]) -> Mapping[int, int]:
         """See ExpertFormat. Builds the decode graphs over these slots, which must be equally spaced."""
         addresses = [self.bind(slot) for slot in slots.values()]
-        self._base, self._num_slots = addresses[0], len(addresses)
-        self._stride = addresses[1] - addresses[0] if len(addresses) > 1 else self.slot_bytes
-        if any(address != self._base + i * self._stride for i, address in enumerate(addresses)):
+        stride = addresses[1] - addresses[0] if len(addresses) > 1 else self.slot_bytes
+        self._slots = Slots(addresses[0], stride, len(addresses))
+        if any(address != addresses[0] + i * stride for i, address in enumerate(addresses)):
             raise ValueError("the slots of a layer are not equally spaced")
         if self._builder is not None:
             self._builder.close()
-        self._builder = GraphBuilder(self._ggml, 16 + _MAX_TENSORS * self._top_k, self._top_k, _MAX_TENSORS)
+        self._builder = GraphBuilder(self._ggml, 16 + MAX_TENSORS * self._top_k, self._top_k, MAX_TENSORS)
         self._graphs = [self._decode_graph(self._builder, count) for count in range(1, self._top_k + 1)]
         return BoundSlots(lambda number: self.bind(slots[number]))
 
     def sum_of(self, hidden: np.ndarray, weights: np.ndarray) -> RunningSum:
         """See ExpertFormat."""
-        return RunningSum(self.run, hidden, weights, MAX_ROWS)
+        return RunningSum(self._run_all, self._is_in_slots, hidden, weights, SumLimits(MAX_ROWS, MAX_EXPERTS))
+
+    def _is_in_slots(self, address: int) -> bool:
+        return 0 <= self._number_of(address) < self._slots.num_slots
+
+    def _run_all(self, hidden: np.ndarray, experts: Sequence[tuple[int, int]]) -> np.ndarray:
+        return self._prompt.run(in_pairs(hidden) if self._takes_pairs else hidden, experts)
 
     @property
     def graphs(self) -> list[int]:
@@ -112,32 +113,31 @@ class GgmlFormat:
 
     def _decode_graph(self, builder: GraphBuilder, count: int) -> int:
         ids = builder.new_at(self._ids_at, I32, count, 1)
+        rows = builder.new_at(self._input_at, F32, self._network.hidden_dim, 1, 1)
+        out = self._network.by_number(builder, self._slots, rows, ids)
+        return builder.graph(builder.placed(out, self._result_at))
 
-        def projected(role: str, rows: Tensor) -> Tensor:
-            part, bias = self._part[role], self._part.get(role + "_bias")
-            num_in, num_out = part.shape
-            at, slots = self._base + part.slot_offset, (self._num_slots, self._stride)
-            out = builder.product_by_id(builder.strided(at, part.type_id, (num_in, num_out), *slots), rows, ids)
-            if bias is None:
-                return out
-            return builder.add_by_id(out, builder.strided_rows(self._base + bias.slot_offset, num_out, *slots), ids)
-
-        rows = builder.new_at(self._input_at, F32, self._part["gate"].shape[0], 1, 1)
-        return builder.graph(builder.placed(self._network(builder, projected, rows), self._result_at))
-
-    def _network(self, builder: GraphBuilder, projected: Callable[[str, Tensor], Tensor], rows: Tensor) -> Tensor:
-        return projected("down", builder.gated(projected("gate", rows), projected("up", rows), self._activation))
+    def _number_of(self, address: int) -> int:
+        """Of a slot of this layer; negative, or too large, for another address."""
+        return (address - self._slots.base) // self._slots.stride
 
     def compute(self, hidden: np.ndarray, weights: Sequence[int], places: Sequence[int]) -> None:
         """See ExpertFormat. Raises ValueError for an address that is no slot of this layer."""
         count = len(weights)
-        numbers = [(address - self._base) // self._stride for address in weights]
-        if min(numbers) < 0 or max(numbers) >= self._num_slots:
+        numbers = [self._number_of(address) for address in weights]
+        if min(numbers) < 0 or max(numbers) >= self._slots.num_slots:
             raise ValueError(f"no slots of this layer: {numbers}")
-        self._input[:] = in_pairs(hidden) if self._takes_pairs else hidden
-        self._ids[:count] = numbers
+        if self._takes_pairs:
+            self._input[:] = in_pairs(hidden)
+        elif hidden is not self._input:
+            self._input[:] = hidden
+        self._write_ids[count - 1](self._ids, 0, *numbers)
         self._compute.run(self._graphs[count - 1])
-        self._gathered[places] = self._result[:count]
+        if places == self._all_places:
+            self._outputs = self._result
+        else:
+            self._outputs = self._gathered
+            self._gathered[places] = self._result[:count]
 
     def compute_repeated(self, hidden: np.ndarray, weights: int, places: Sequence[int]) -> None:
         """See ExpertFormat."""
@@ -146,8 +146,8 @@ class GgmlFormat:
             self._gathered[place] = self._gathered[places[0]]
 
     def total(self, weights: np.ndarray, dtype: object) -> np.ndarray:
-        """See ExpertFormat. Without BLAS, whose threads would have to be woken for it."""
-        return np.einsum("ik,kh->ih", weights, self._gathered[: weights.shape[1]], out=self._total)
+        """See ExpertFormat. Without BLAS, whose threads would have to be woken for it; `einsum` reads outputs once."""
+        return np.einsum("ik,kh->ih", weights, self._outputs[: weights.shape[1]], out=self._total)
 
     def by_expert(self, index: np.ndarray) -> dict[int, np.ndarray]:
         """See ExpertFormat. Ascending."""
@@ -164,27 +164,7 @@ class GgmlFormat:
 
     def run(self, hidden: np.ndarray, weights: int) -> np.ndarray:
         """See ExpertFormat. At most MAX_ROWS rows."""
-        hidden = in_pairs(hidden) if self._takes_pairs else np.ascontiguousarray(hidden)
-        num_rows, out = len(hidden), np.empty_like(hidden)
-        if not 0 < num_rows <= MAX_ROWS or hidden.dtype != np.float32:
-            raise ValueError(f"{num_rows} rows of {hidden.dtype}")
-        builder = GraphBuilder(self._ggml, _MAX_TENSORS, 1, _MAX_TENSORS)
-
-        def tensor(part: SlotPart) -> Tensor:
-            return builder.new_at(weights + part.slot_offset, part.type_id, *part.shape)
-
-        def projected(role: str, rows: Tensor) -> Tensor:
-            product, bias = builder.product(tensor(self._part[role]), rows), self._part.get(role + "_bias")
-            return product if bias is None else builder.add(product, tensor(bias))
-
-        try:
-            rows = builder.new_at(int(hidden.ctypes.data), F32, hidden.shape[1], num_rows)
-            graph = builder.graph(builder.placed(self._network(builder, projected, rows), int(out.ctypes.data)))
-            self._scratch.allocate(graph)
-            self._compute.run(graph)
-        finally:
-            builder.close()
-        return out
+        return self._run_all(hidden, [(weights, len(hidden))])
 
     def close(self) -> None:
         """Frees the graphs. Safe to call twice."""

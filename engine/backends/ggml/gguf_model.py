@@ -12,10 +12,10 @@ import numpy as np
 from engine.backends.ggml.given_config import GivenConfig
 from engine.backends.ggml.given_tokenizer import load_given_tokenizer
 from engine.backends.ggml.number_formats import formats_in_words
+from engine.backends.ggml.plain_values import to_float32
 from engine.backends.ggml.stored_gguf import stored_model
 from engine.backends.ggml.tensor_types import BF16, F16, F32
 from engine.backends.ggml.tokenizer_of_folder import TokenizerOfFolder
-from engine.backends.ggml.weights import to_float32
 from engine.backends.tokenizers.folder_tokenizer import template_of_folder
 from engine.backends.tokenizers.gguf_tokenizer import GgufTokenizer, read_tokenizer
 from engine.checkpoint.config_file import text_part

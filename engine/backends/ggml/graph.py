@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from engine.backends.ggml.graph_attention import AttentionOperations
+from engine.backends.ggml.graph_delta import DeltaOperations
 from engine.backends.ggml.graph_tensors import ShapeError, Tensor, place, require, row_bytes
 from engine.backends.ggml.model_spec import CLAMPED, GELU, SILU
 from engine.backends.ggml.tensor_types import F32, I32
@@ -11,9 +12,11 @@ __all__ = ["GraphBuilder", "ShapeError", "Tensor", "place", "row_bytes"]
 
 _ALPHA, _LIMIT = 1.702, 7.0
 """Of `CLAMPED`."""
+_DESCENDING = 1
+"""`GGML_SORT_ORDER_DESC`."""
 
 
-class GraphBuilder(AttentionOperations):
+class GraphBuilder(AttentionOperations, DeltaOperations):
     """A context that tensors and graphs are made in. It holds descriptions; values lie where tensors are placed."""
 
     # -- operations: each adds one node --------------------------------------------------------------------------------
@@ -65,6 +68,17 @@ class GraphBuilder(AttentionOperations):
         """1 / (1 + exp(-value))."""
         require(values.type_id == F32, "a sigmoid", values)
         return values.made(self._ggml.sigmoid(self._context, values.pointer))
+
+    def softmax(self, values: Tensor) -> Tensor:
+        """Of every row."""
+        require(values.type_id == F32, "a softmax", values)
+        return values.made(self._ggml.soft_max(self._context, values.pointer))
+
+    def descending(self, values: Tensor) -> Tensor:
+        """Of every row the places of its values, the largest first: int32, of the same shape. Of equal values either
+        may be first."""
+        require(values.type_id == F32, "an order", values)
+        return Tensor(self._ggml.argsort(self._context, values.pointer, _DESCENDING), I32, values.shape)
 
     def rms_norm(self, rows: Tensor, weight: Tensor, eps: float) -> Tensor:
         """Every row of `rows` [n, ...] over its root mean square, times `weight` float32 [n]."""

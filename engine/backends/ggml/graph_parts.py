@@ -22,9 +22,9 @@ class GraphParts:
         address, type_id = self._place(weight)
         return builder.new_at(address, type_id, *weight.shape)
 
-    def norm(self, builder: GraphBuilder, rows: Tensor, weight: StoredWeight) -> Tensor:
-        """Root-mean-square norm of every row, times the weight."""
-        return builder.rms_norm(rows, self.tensor(builder, weight), self._norm_eps)
+    def norm(self, builder: GraphBuilder, rows: Tensor, weight: StoredWeight, norm_eps: float | None = None) -> Tensor:
+        """Root-mean-square norm of every row, times the weight. `norm_eps`: None: the model's."""
+        return builder.rms_norm(rows, self.tensor(builder, weight), self._norm_eps if norm_eps is None else norm_eps)
 
     def product(self, builder: GraphBuilder, weight: StoredWeight, rows: Tensor) -> Tensor:
         """weight [in, out], rows [in, n] -> float32 [out, n]."""

@@ -2,17 +2,21 @@
 
 A windowed layer keeps a ring of rows: the token at position p lies in row p modulo the ring. The ring holds the window,
 a prefill chunk, and `KEPT_TOK` tokens more, so that a cache can be cropped behind the window. How far that goes follows
-from the last position ever written since the cache was empty: what a ring held before it is overwritten.
+from the last position ever written since the cache was empty: what a ring held before it is overwritten. Recurrent
+layers have no rows; what they keep is in `recurrent_states`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from engine.backends.ggml.graph import GraphBuilder, Tensor, row_bytes
 from engine.backends.ggml.library import Ggml
 from engine.backends.ggml.memory import Memory
 from engine.backends.ggml.model_spec import ModelSpec
+from engine.backends.ggml.recurrent_states import RecurrentStates, state_bytes
 from engine.backends.ggml.tensor_types import F16, PLAIN_BYTES, Q8_0
 from engine.backends.token_history import TokenHistory
 from engine.errors import ConfigError
@@ -72,9 +76,9 @@ def float16_needs(spec: ModelSpec, chunk_tok: int) -> GrowingBytes:
 
 def _needs(spec: ModelSpec, chunk_tok: int, row: int) -> GrowingBytes:
     num_windowed = sum(layer.attention.is_windowed for layer in spec.layers)
-    per_tok = row * (len(spec.layers) - num_windowed)
+    per_tok = row * (len(spec.layers) - num_windowed - len(spec.recurrent_layers))
     rings = row * num_windowed * ring_tok(spec, spec.context_tok, chunk_tok)
-    return GrowingBytes(PADDING_TOK * per_tok + rings, per_tok)
+    return GrowingBytes(PADDING_TOK * per_tok + rings + state_bytes(spec), per_tok)
 
 
 def _bytes_of_row(ggml: Ggml, spec: ModelSpec, type_id: int) -> int:
@@ -92,14 +96,21 @@ class KvCache(TokenHistory):
         self.window_tok, self.ring_tok = spec.window_tok, ring_tok(spec, context_tok, chunk_tok)
         self._written_tok = 0
         """One more than the last position written since the cache was empty."""
-        rows = [self.ring_tok if layer.attention.is_windowed else self.capacity_tok for layer in spec.layers]
-        self._memory = Memory(_bytes_of_row(ggml, spec, type_id) * sum(rows))
+        rows = {
+            number: self.ring_tok if layer.attention.is_windowed else self.capacity_tok
+            for number, layer in enumerate(spec.layers)
+            if not layer.attention.is_recurrent
+        }
+        self._memory = Memory(_bytes_of_row(ggml, spec, type_id) * sum(rows.values()))
         self._builder = GraphBuilder(ggml, 2 * len(spec.layers))
-        self.layers = [
-            tuple(self._table(width, row_bytes(ggml, type_id, width), count) for width in spec.heads.kv_widths)
-            for count in rows
-        ]
-        """Per layer its tables, [width, rows]; widths are `heads.kv_widths`."""
+        self.states = RecurrentStates(spec)
+        kept: dict[int, tuple[Tensor, ...]] = {**self.states.tensors(self._builder)}
+        for number, count in rows.items():
+            kept[number] = tuple(
+                self._table(width, row_bytes(ggml, type_id, width), count) for width in spec.heads.kv_widths
+            )
+        self.layers = [kept[number] for number in range(len(spec.layers))]
+        """Per layer its tables, [width, rows], where widths are `heads.kv_widths`; or `StateTensors`."""
 
     def _table(self, width: int, bytes_of_row: int, num_rows: int) -> Tensor:
         address, _ = self._memory.take(bytes_of_row * num_rows)
@@ -127,14 +138,28 @@ class KvCache(TokenHistory):
             return True
         return max(length_tok - self.window_tok + 1, 0) >= self._written_tok - self.ring_tok
 
+    @contextmanager
+    def writing_one(self, position: int) -> Iterator[None]:
+        """A token's states are written at `position`; where that fails, what was there before is kept as far as it
+        can be."""
+        self.states.begin(position)
+        try:
+            yield
+        except BaseException:
+            self.keep_prefix(position)
+            raise
+        self.states.finish(position + 1)
+
     def keep_prefix(self, length_tok: int) -> bool:
         """See TokenHistory."""
-        if not self.holds_window(length_tok):
+        kept_tok = self.states.rewind(length_tok)
+        if not self.holds_window(kept_tok):
             self.reset()
             return length_tok == 0
-        return super().keep_prefix(length_tok)
+        return super().keep_prefix(kept_tok) and (kept_tok > 0 or length_tok == 0)
 
     def reset(self) -> None:
         """See TokenHistory."""
         super().reset()
+        self.states.reset()
         self._written_tok = 0

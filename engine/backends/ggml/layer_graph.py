@@ -6,14 +6,13 @@ The residual stream is read and written in place; a graph's inputs and results l
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import repeat
 from typing import NamedTuple
 
 from engine.backends.ggml.attention_graph import AttentionGraph, TokensAt
 from engine.backends.ggml.graph import GraphBuilder, Tensor
 from engine.backends.ggml.graph_parts import GraphParts, Place
 from engine.backends.ggml.kv_cache import SeenRows
-from engine.backends.ggml.model_spec import ExpertWeights, LayerWeights, ModelSpec, StoredWeight
+from engine.backends.ggml.model_spec import SIGMOID, ExpertWeights, LayerWeights, ModelSpec, StoredWeight
 from engine.backends.ggml.tensor_types import F16, F32, I32, I64
 
 MAX_TENSORS = 128
@@ -41,6 +40,18 @@ class Addresses(NamedTuple):
     """As `rows`, of windowed layers."""
     ring_mask: int
     """As `mask`, of windowed layers."""
+    order: int = 0
+    """int32 [experts]: the experts as the router ranks them, the best first; 0: not asked for."""
+    next_orders: tuple[int, ...] = ()
+    """The same of the later routers; empty: not asked for."""
+
+
+class Asked(NamedTuple):
+    """A later layer whose router is asked in a layer's graph."""
+
+    layer: int
+    mean_error: int
+    """Where what is added to its logits before they are ranked lies, float32 [experts]."""
 
 
 class LayerGraphBuilder:
@@ -58,7 +69,7 @@ class LayerGraphBuilder:
         at: Addresses,
         num_tok: int,
         seen: SeenRows,
-        ahead: Sequence[int] = (),
+        ahead: Sequence[Asked] = (),
     ) -> int:
         """The graph of a layer on `num_tok` tokens, whose attention reads `seen`. `ahead`: the layers whose routers are
         asked as well."""
@@ -69,21 +80,32 @@ class LayerGraphBuilder:
         normed = self._norm(builder, attended, weights.ffn_norm, at.normed)
         outputs = [*written, normed]
         if weights.router is not None:
-            outputs.append(self._router(builder, weights, normed, at.logits))
+            outputs.append(logits := self._router(builder, weights, normed, at.logits))
+            if at.order:
+                outputs.append(self._order(builder, weights, logits, at.order))
         total = attended
         if weights.dense is not None:
             network = self._network(builder, weights.dense, weights.shared_gate, normed)
             total = builder.placed(builder.add(attended, network), at.residual)
         outputs.append(total)
-        outputs += [
-            self.router_ahead(builder, *each) for each in zip(ahead, repeat(total), at.next_logits, strict=False)
-        ]
+        for place, asked in enumerate(ahead):
+            outputs.append(logits := self.router_ahead(builder, asked.layer, total, at.next_logits[place]))
+            if at.next_orders:
+                corrected = builder.add(logits, builder.new_at(asked.mean_error, F32, *logits.shape))
+                target = spec.layers[asked.layer]
+                outputs.append(self._order(builder, target, corrected, at.next_orders[place]))
         return builder.graph(*outputs)
 
     def asks_ahead(self, builder: GraphBuilder, ahead: int, at: Addresses) -> int:
         """The graph of a later layer's router on the residual as it is: float32 [experts] at the last `next_logits`."""
         residual = builder.new_at(at.residual, F32, self._spec.hidden_dim, 1)
         return builder.graph(self.router_ahead(builder, ahead, residual, at.next_logits[-1]))
+
+    def asks_for_prompt(self, builder: GraphBuilder, ahead: int, residual: int, num_tok: int, logits: int) -> int:
+        """The graph of a later layer's router on several tokens' residuals as they are, from the address `residual` on:
+        float32 [experts, tokens] at `logits`."""
+        rows = builder.new_at(residual, F32, self._spec.hidden_dim, num_tok)
+        return builder.graph(self.router_ahead(builder, ahead, rows, logits))
 
     def router_ahead(self, builder: GraphBuilder, ahead: int, residual: Tensor, address: int) -> Tensor:
         """The logits of layer `ahead`'s router on a residual, through that layer's own norm."""
@@ -138,6 +160,14 @@ class LayerGraphBuilder:
     def _router(self, builder: GraphBuilder, weights: LayerWeights, normed: Tensor, address: int) -> Tensor:
         assert weights.router is not None, "of MoE layers alone"
         return builder.placed(self._parts.projection(builder, weights.router, weights.router_bias, normed), address)
+
+    def _order(self, builder: GraphBuilder, weights: LayerWeights, logits: Tensor, address: int) -> Tensor:
+        """Of routers without groups."""
+        ranked, bias = logits, weights.correction_bias
+        if bias is not None:
+            scores = builder.sigmoid(logits) if self._spec.router.scoring == SIGMOID else builder.softmax(logits)
+            ranked = builder.add(scores, self._parts.tensor(builder, bias))
+        return builder.placed(builder.descending(ranked), address)
 
     def _norm(self, builder: GraphBuilder, rows: Tensor, weight: StoredWeight, address: int | None = None) -> Tensor:
         normed = self._parts.norm(builder, rows, weight)

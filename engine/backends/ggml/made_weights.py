@@ -1,10 +1,13 @@
-"""Expert tensors that are no run of bytes in a checkpoint: made of what is stored as they are read into a slot.
+"""Tensors that are no run of bytes in a file: made of what is stored as they are read.
 
 gpt-oss (`GptOssExperts` in transformers): rows of gate and up alternate in one tensor. In MXFP4 a block's scale lies in
 another tensor than its 32 values, and a byte holds two that follow each other, where ggml's block is the scale and 16
 bytes with values i and i + 16. Only the scale is put beside the values here: a row of ggml's then has its columns in
 another order within each block, so the input is brought into that order (`in_pairs`), and gate and up are read in the
 order of rows that gives the down-projection its input. In other formats matrices lie transposed.
+
+Checkpoints in FP8 (DeepSeek-V3, section 3.3.2): a scale for every block of a matrix lies in another tensor. ggml has no
+such format: values are made BF16, as the library does where FP8 cannot be computed.
 """
 
 from __future__ import annotations
@@ -14,17 +17,23 @@ from typing import Final
 
 import numpy as np
 
+from engine.backends.ggml.float8 import write_bfloat16
+from engine.backends.ggml.plain_values import to_float32
 from engine.backends.ggml.stored_weight import (
     BLOCK_VALUES,
     BLOCKS,
     BLOCKS_IN_PAIRS,
+    DECAY,
+    FLOAT8,
     FLOATS,
     FLOATS_IN_PAIRS,
+    ONE_MORE,
+    ROWS,
     TURNED,
+    Made,
     StoredWeight,
 )
 from engine.backends.ggml.tensor_types import F32
-from engine.backends.ggml.weights import to_float32
 from engine.checkpoint.file_bytes import read_file
 
 _BLOCK: Final = np.dtype([("scale", "u1"), ("values", "V16")])
@@ -48,6 +57,16 @@ def write_made(weight: StoredWeight, parts: Sequence[np.ndarray], target: np.nda
     if made.kind in (FLOATS, FLOATS_IN_PAIRS):
         floats = to_float32(parts[0], made.parts[0].type_id)[chosen]
         target.view(np.float32)[:] = _rows_in_pairs(floats).reshape(-1) if made.kind == FLOATS_IN_PAIRS else floats
+    elif made.kind in (ONE_MORE, DECAY):
+        values = to_float32(parts[0], made.parts[0].type_id)
+        target.view(np.float32)[:] = values + 1 if made.kind == ONE_MORE else -np.exp(values)
+    elif made.kind == FLOAT8:
+        scales = to_float32(parts[1], made.parts[1].type_id).reshape(made.parts[1].shape[::-1])
+        write_bfloat16(parts[0].reshape(weight.shape[::-1]), scales, made.block, target.view(np.uint16))
+    elif made.kind == ROWS:
+        rows = parts[0].reshape(made.parts[0].shape[1], -1)
+        chosen_rows = [rows[first : first + count] for first, count in made.runs]
+        np.concatenate(chosen_rows, out=target.reshape(-1, rows.shape[1]))
     elif made.kind == TURNED:
         num_out, num_in = made.parts[0].shape
         stored = parts[0].view(np.uint32 if made.parts[0].type_id == F32 else np.uint16).reshape(num_in, num_out)
@@ -83,6 +102,10 @@ def read_whole(weight: StoredWeight) -> bytearray:
     if weight.made is None:
         read_file(weight.path, weight.file_offset, memoryview(found))
     else:
-        parts = [np.frombuffer(read_whole(part), np.uint8) for part in weight.made.parts]
-        write_made(weight, parts, np.frombuffer(found, np.uint8))
+        write_made(weight, read_parts(weight.made), np.frombuffer(found, np.uint8))
     return found
+
+
+def read_parts(made: Made) -> list[np.ndarray]:
+    """uint8: the bytes of what a tensor is made of. Raises CheckpointError."""
+    return [np.frombuffer(read_whole(part), np.uint8) for part in made.parts]

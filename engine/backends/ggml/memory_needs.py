@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from engine.backends.ggml.compute import graph_bytes
-from engine.backends.ggml.expert_format import MAX_ROWS
-from engine.backends.ggml.graph import GraphBuilder
+from engine.backends.ggml.graph import GraphBuilder, Tensor
 from engine.backends.ggml.kv_cache import PADDING_TOK, SeenRows, capacity_tok, kv_needs, ring_tok
 from engine.backends.ggml.layer_graph import MAX_TENSORS, Addresses, LayerGraphBuilder
 from engine.backends.ggml.library import Ggml
 from engine.backends.ggml.model_spec import ModelSpec, StoredWeight
+from engine.backends.ggml.prompt_experts import MAX_ROWS
 from engine.backends.ggml.prompt_states import prompt_state_bytes
+from engine.backends.ggml.recurrent_states import state_tensors
+from engine.backends.ggml.tensor_types import F32
+from engine.backends.ggml.weights import held_as_float32
 from engine.plan.model_plan import ChunkNeeds, GrowingBytes
 
 _MARGIN_BYTES = 24 << 20
@@ -44,27 +47,30 @@ def _samples(spec: ModelSpec) -> list[StoredWeight]:
 
 
 def _widest(spec: ModelSpec) -> int:
-    widths = [spec.hidden_dim, spec.heads.widest_dim]
+    widths = [spec.hidden_dim, spec.heads.widest_dim, 0 if spec.delta is None else spec.delta.mixed_dim]
     widths += [layer.dense.down.shape[0] for layer in spec.layers if layer.dense is not None]
     return max(widths)
 
 
 def _graph_bytes(ggml: Ggml, spec: ModelSpec, number: int, chunk_tok: int, kv_type: int) -> int:
     """Of what lives within one layer's graph. Built on addresses that are never read."""
-    builder = GraphBuilder(ggml, MAX_TENSORS + 2, 1, MAX_TENSORS)
+    builder = GraphBuilder(ggml, MAX_TENSORS + 4, 1, MAX_TENSORS)
     try:
         cached, ring = capacity_tok(chunk_tok), ring_tok(spec, spec.context_tok, chunk_tok)
         tables = tuple(
             builder.new_at(_ANY_ADDRESS, kv_type, width, max(cached, ring)) for width in spec.heads.kv_widths
         )
-        layers = LayerGraphBuilder(spec, lambda weight: (_ANY_ADDRESS, _held_type(weight)), [tables] * len(spec.layers))
+        as_float32 = held_as_float32(spec)
+
+        def held_type(weight: StoredWeight) -> int:
+            return F32 if weight.name in as_float32 else weight.type_id
+
+        kept: list[tuple[Tensor, ...]] = [tables] * len(spec.layers)
+        if spec.delta is not None and number in spec.recurrent_layers:
+            kept[number] = state_tensors(builder, spec.delta, _ANY_ADDRESS, _ANY_ADDRESS)
+        layers = LayerGraphBuilder(spec, lambda weight: (_ANY_ADDRESS, held_type(weight)), kept)
         anywhere = _ANY_ADDRESS
         at = Addresses(anywhere, anywhere, anywhere, (), anywhere, anywhere, anywhere, anywhere, anywhere)
         return graph_bytes(ggml, layers.layer(builder, number, at, chunk_tok, SeenRows(cached, 0, ring)))
     finally:
         builder.close()
-
-
-def _held_type(weight: StoredWeight) -> int:
-    """Vectors are float32 in memory (see `weights`)."""
-    return 0 if len(weight.shape) == 1 else weight.type_id

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from engine.backends.ggml.families.stored_model import StoredModel
 from engine.backends.ggml.gguf_model import GgufFiles
 from engine.backends.ggml.given_config import read_given_config
-from engine.backends.ggml.safetensors_model import SafetensorsFiles
+from engine.backends.ggml.safetensors_files import SafetensorsFiles
 from engine.sampling.defaults import ModelDefaults
 
 

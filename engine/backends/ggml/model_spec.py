@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Final, NamedTuple
 
 from engine.backends.ggml.attention_spec import Attention, Heads, KeyRows, LatentAttention, RopeSpec
+from engine.backends.ggml.delta_spec import DeltaAttention, DeltaHeads
 from engine.backends.ggml.stored_weight import StoredWeight as StoredWeight
 
 SOFTMAX: Final = "softmax"
@@ -88,9 +89,10 @@ class LayerWeights:
                 yield from value.stored()
 
     def vectors(self) -> Iterator[StoredWeight]:
-        """Norms, biases and the router: what is small, and held as float32."""
+        """Norms, biases, the router, a convolution: what is small, and held as float32."""
+        conv = self.attention.conv if isinstance(self.attention, DeltaAttention) else None
         for weight in self.resident():
-            if len(weight.shape) == 1 or weight is self.router or weight is self.shared_gate:
+            if len(weight.shape) == 1 or weight in (self.router, self.shared_gate, conv):
                 yield weight
 
 
@@ -119,11 +121,18 @@ class ModelSpec:
     residual_scale: float = 1.0
     """Of what attention and the feed-forward network each add to the residual."""
     logit_scale: float = 1.0
+    delta: DeltaHeads | None = None
+    """Of recurrent layers; None: the model has none."""
 
     @property
     def moe_layers(self) -> tuple[int, ...]:
         """Numbers of the layers with routed experts."""
         return tuple(number for number, layer in enumerate(self.layers) if layer.router is not None)
+
+    @property
+    def recurrent_layers(self) -> tuple[int, ...]:
+        """Numbers of the layers that keep a state in place of keys and values."""
+        return tuple(number for number, layer in enumerate(self.layers) if layer.attention.is_recurrent)
 
     def resident(self) -> Mapping[str, StoredWeight]:
         """Every tensor that stays in memory, by its name in the file: all but routed experts and an untied embedding,

@@ -20,6 +20,8 @@ class PromptStates:
         self.normed = values(raw, np.float32, num_tok, hidden)
         self.logits_at, raw = self._memory.take(experts * num_tok * 4)
         self.logits = values(raw, np.float32, num_tok, experts)
+        self.one_logits: memoryview[float] = memoryview(self.logits[0])
+        """Of the first token."""
 
 
 def num_experts_of(spec: ModelSpec) -> int:
@@ -30,3 +32,12 @@ def num_experts_of(spec: ModelSpec) -> int:
 def prompt_state_bytes(spec: ModelSpec) -> int:
     """Bytes of `PromptStates` for every token of a prompt."""
     return 4 * (2 * spec.hidden_dim + num_experts_of(spec))
+
+
+def chunks_of(num_tok: int, chunk_tok: int, split_at: int = 0) -> list[tuple[int, int]]:
+    """(first token, number of tokens) of every chunk of a prompt; one ends at `split_at`."""
+    return [
+        (first, min(chunk_tok, end - first))
+        for start, end in ((0, split_at), (split_at, num_tok))
+        for first in range(start, end, chunk_tok)
+    ]

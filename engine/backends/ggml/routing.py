@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 
 from engine.backends.ggml.model_spec import SIGMOID, SOFTMAX_OF_CHOSEN, RouterSpec
@@ -14,7 +17,8 @@ class Routing:
     """One MoE layer's choice. `correction`: added to the scores that experts are ranked by, float32 [experts]."""
 
     def __init__(self, spec: RouterSpec, top_k: int, correction: np.ndarray | None) -> None:
-        self._spec, self._top_k, self._correction = spec, top_k, correction
+        self._spec, self._correction = spec, correction
+        self.top_k = self._top_k = top_k
         self._ranks_as_logits = correction is None and spec.num_groups == spec.num_groups_used
 
     def choose(self, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -23,17 +27,42 @@ class Routing:
             starts = range(0, len(logits), _ROWS_AT_ONCE)
             experts, weights = zip(*(self.choose(logits[at : at + _ROWS_AT_ONCE]) for at in starts), strict=True)
             return np.concatenate(experts), np.concatenate(weights)
-        if self._spec.scoring == SOFTMAX_OF_CHOSEN:
-            experts = _largest(logits, self._top_k)
-            weights = _softmax(np.take_along_axis(logits, experts, axis=1))
+        scoring = self._spec.scoring
+        ranked = logits if scoring == SOFTMAX_OF_CHOSEN or self._ranks_as_logits else self.selected_by(logits)
+        experts = _largest(ranked, self._top_k)
+        return experts, self.weigh(logits, experts)
+
+    def weigh(self, logits: np.ndarray, experts: np.ndarray) -> np.ndarray:
+        """The weights, float32 [tokens, k], of chosen experts: integers [tokens, k]."""
+        spec, chosen = self._spec, _values_of(logits, experts)
+        if spec.scoring == SIGMOID:
+            weights = _sigmoid(chosen)
+            if spec.normalises:
+                weights /= np.add.reduce(weights, axis=1, keepdims=True) + np.float32(1e-20)
+        elif spec.scoring == SOFTMAX_OF_CHOSEN or spec.normalises:
+            weights = _softmax(chosen)  # as the chosen ones' share in a softmax of all
         else:
-            scores = self._scores(logits)
-            ranked = scores if self._ranks_as_logits else self._eligible(self._corrected(scores))
-            experts = _largest(ranked, self._top_k)
-            weights = np.take_along_axis(scores, experts, axis=1)
-        if self._spec.normalises:
-            weights = weights / (weights.sum(axis=1, keepdims=True) + np.float32(1e-20))
-        return experts, weights if self._spec.scale == 1.0 else weights * np.float32(self._spec.scale)
+            weights = _values_of(_softmax(logits), experts)
+        return weights if spec.scale == 1.0 else weights * np.float32(spec.scale)
+
+    def weigh_token(self, logits: Sequence[float], experts: Sequence[int]) -> list[float]:
+        """As `weigh` for one token, without arrays: they cost more than arithmetic on k numbers."""
+        spec = self._spec
+        if spec.scoring == SIGMOID:
+            weights = [_gate(logits[expert]) for expert in experts]
+            total = sum(weights) + 1e-20 if spec.normalises else 1.0
+        else:
+            highest = max(logits)
+            weights = [math.exp(logits[expert] - highest) for expert in experts]
+            is_of_chosen = spec.scoring == SOFTMAX_OF_CHOSEN or spec.normalises
+            total = sum(weights) if is_of_chosen else sum([math.exp(value - highest) for value in logits])
+        factor = spec.scale / total
+        return [weight * factor for weight in weights]
+
+    @property
+    def ranks_without_groups(self) -> bool:
+        """Whether the best experts are those of the highest scores of all."""
+        return self._spec.num_groups == self._spec.num_groups_used
 
     def ranked_by(self, logits: np.ndarray) -> np.ndarray:
         """What experts are ranked by, correction included and groups left aside: float32 [tokens, experts]."""
@@ -52,8 +81,7 @@ class Routing:
     def _scores(self, logits: np.ndarray) -> np.ndarray:
         if self._spec.scoring != SIGMOID:
             return _softmax(logits)
-        gates: np.ndarray = np.float32(1) / (np.float32(1) + np.exp(-logits))
-        return gates
+        return _sigmoid(logits)
 
     def _corrected(self, scores: np.ndarray) -> np.ndarray:
         return scores if self._correction is None else scores + self._correction
@@ -70,14 +98,30 @@ class Routing:
 
 
 def _softmax(rows: np.ndarray) -> np.ndarray:
-    raised = np.exp(rows - rows.max(axis=1, keepdims=True))
-    shares: np.ndarray = raised / raised.sum(axis=1, keepdims=True)
+    raised = np.exp(rows - np.maximum.reduce(rows, axis=1, keepdims=True))
+    shares: np.ndarray = raised / np.add.reduce(raised, axis=1, keepdims=True)
     return shares
+
+
+def _sigmoid(logits: np.ndarray) -> np.ndarray:
+    gates: np.ndarray = np.float32(1) / (np.float32(1) + np.exp(-logits))
+    return gates
+
+
+def _gate(logit: float) -> float:
+    """The sigmoid; no exponential overflows."""
+    raised = math.exp(-abs(logit))
+    return (1.0 if logit >= 0 else raised) / (1.0 + raised)
+
+
+def _values_of(rows: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Of every row the values at its `places`: [rows, k]. One row, as decode has, is quicker on its own."""
+    return rows[:, places[0]] if len(rows) == 1 else np.take_along_axis(rows, places, axis=1)
 
 
 def _largest(scores: np.ndarray, count: int) -> np.ndarray:
     """Where the `count` largest of every row are, the largest first; of equal ones the first. int64 [rows, count]"""
-    return np.argsort(-scores, axis=1, kind="stable")[:, :count]
+    return (-scores).argsort(axis=1, kind="stable")[:, :count]
 
 
 class LogitsTap:

@@ -1,5 +1,5 @@
-"""A safetensors checkpoint as a StoredModel: config.json's keys and the library's tensor names, in GGUF's words; and
-what its folder holds beside the weights.
+"""A safetensors checkpoint as a StoredModel: config.json's keys and the library's tensor names, in GGUF's words. Light:
+reads headers alone.
 
 Tensors are taken as they are stored. llama.cpp's converter reorders the rows of queries and keys in some families:
 families ask `StoredModel.is_converted` and have rotary embeddings pair dimensions accordingly.
@@ -8,7 +8,8 @@ families ask `StoredModel.is_converted` and have rotary embeddings pair dimensio
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,16 +18,14 @@ from engine.backends.ggml.families.checkpoint_rope import KEYS as ROPE_KEYS
 from engine.backends.ggml.families.checkpoint_rope import rope_numbers
 from engine.backends.ggml.families.checkpoint_words import CheckpointWords
 from engine.backends.ggml.families.stored_model import StoredModel
+from engine.backends.ggml.float8_checkpoint import DTYPE as FLOAT8_DTYPE
+from engine.backends.ggml.float8_checkpoint import Float8Matrices
 from engine.backends.ggml.model_spec import StoredWeight
-from engine.backends.ggml.number_formats import formats_in_words
 from engine.backends.ggml.tensor_types import BF16, F16, F32, I8
-from engine.backends.ggml.tokenizer_of_folder import TokenizerOfFolder
 from engine.checkpoint.config_file import read_config_file
-from engine.checkpoint.header import StoredTensor, read_header
-from engine.checkpoint.shards import choose_shards
-from engine.checkpoint.stored_tensors import checkpoint_files, tensors_not_finite
+from engine.checkpoint.header import read_header
+from engine.checkpoint.stored_tensors import Placed, checkpoint_files
 from engine.errors import CheckpointError, UnsupportedModelError
-from engine.sampling.defaults import ModelDefaults, read_model_defaults
 
 _TYPES: Final = {"F32": F32, "F16": F16, "BF16": BF16}
 _BYTES: Final = ("U8",)
@@ -48,8 +47,9 @@ _ENDS: Final = {
 _MTP_HINT: Final = "Use --backend transformers."
 
 
-def read_safetensors_model(folder: Path) -> StoredModel:
-    """Raises UnsupportedModelError where the family or a stored type is not known here, CheckpointError."""
+def read_safetensors_model(folder: Path, tensors: Sequence[Placed] | None = None) -> StoredModel:
+    """`tensors`: of the folder, where they were read. Raises UnsupportedModelError where the family or a stored type
+    is not known here, CheckpointError."""
     config = read_config_file(folder)
     known = words_of_model_type(str(config["model_type"]))
     if known is None:
@@ -57,11 +57,14 @@ def read_safetensors_model(folder: Path) -> StoredModel:
             f"{folder.name} is a {str(config['model_type'])[:60]}, which the ggml back end does not know.", _MTP_HINT
         )
     family, words = known
+    if tensors is None:
+        tensors = [Placed(path, tensor) for path in checkpoint_files(folder) for tensor in read_header(path)]
+    packed, name_of = Float8Matrices(tensors, config), cache(words.tensor)
     weights = {
         weight.name: weight
-        for path in checkpoint_files(folder)
-        for tensor in read_header(path)
-        for weight in _weights(path, tensor, words)
+        for placed in tensors
+        if placed.tensor.key not in packed.used_keys
+        for weight in _weights(placed, words, name_of, packed)
     }
     weights = {name: weight for name, weight in weights.items() if not _is_of_mtp(name, config)}
     if words.makes is not None:
@@ -75,9 +78,12 @@ def read_safetensors_model(folder: Path) -> StoredModel:
 
 def _is_of_mtp(name: str, config: Mapping[str, Any]) -> bool:
     """Layers behind the last one predict further tokens, and change nothing in the next one."""
+    num_ahead = int(config.get("num_nextn_predict_layers") or 0)
+    if name.startswith("mtp.") or not num_ahead:
+        return name.startswith("mtp.")
     found = re.match(r"(?:blk|model\.layers)\.(\d+)\.", name)
     behind = 0 if found is None else int(found[1]) - int(config["num_hidden_layers"])
-    return found is not None and 0 <= behind < int(config.get("num_nextn_predict_layers") or 0)
+    return found is not None and 0 <= behind < num_ahead
 
 
 def _numbers(config: Mapping[str, Any], words: CheckpointWords) -> dict[str, object]:
@@ -100,60 +106,47 @@ def _numbers(config: Mapping[str, Any], words: CheckpointWords) -> dict[str, obj
     )
 
 
-def _weights(path: Path, tensor: StoredTensor, words: CheckpointWords) -> Iterator[StoredWeight]:
-    """The tensor in GGUF's words; where it holds gate and up, both, of every expert for itself."""
+def _stored(placed: Placed, words: CheckpointWords, packed: Float8Matrices) -> StoredWeight:
+    """The tensor under its own key."""
+    path, tensor = placed
+    if tensor.dtype == FLOAT8_DTYPE:
+        return packed.weight(placed)
     if tensor.dtype not in _TYPES and (words.makes is None or tensor.dtype not in _BYTES):
         raise UnsupportedModelError(
             f"{path}: {tensor.key[:80]} is stored as {tensor.dtype}, which is not read yet.",
-            "Use its bf16, fp16 or fp32 checkpoint, or a GGUF file.",
+            "Use its bf16, fp16, fp32 or fp8 checkpoint, or a GGUF file.",
         )
     if not tensor.shape:
         raise CheckpointError(f"{path}: {tensor.key[:80]} holds a single value.", "Fetch the checkpoint again.")
-    shape = tuple(reversed(tensor.shape))
-    whole = StoredWeight(
-        tensor.key, _TYPES.get(tensor.dtype, I8), shape, str(path), tensor.file_offset, tensor.num_bytes
-    )
+    type_id = _TYPES.get(tensor.dtype, I8)
+    return StoredWeight(tensor.key, type_id, tensor.shape[::-1], str(path), tensor.file_offset, tensor.num_bytes)
+
+
+def _weights(
+    placed: Placed, words: CheckpointWords, name_of: Callable[[str], str | None], packed: Float8Matrices
+) -> Iterator[StoredWeight]:
+    """The tensor in GGUF's words; where it holds gate and up, both, of every expert for itself. `name_of`: those of the
+    words, remembered from layer to layer."""
+    tensor, whole = placed.tensor, _stored(placed, words, packed)
+    shape = whole.shape
     layer = _LAYER.fullmatch(tensor.key)
     if layer is None:
+        if whole.made is not None and tensor.key in _ENDS:
+            raise UnsupportedModelError(
+                f"{placed.path}: {tensor.key} is stored as {tensor.dtype}, which is read of layers alone.",
+                "Use its bf16 checkpoint, or a GGUF file.",
+            )
         yield whole._replace(name=_ENDS.get(tensor.key, tensor.key))
         return
     prefix, name = f"blk.{layer[1]}.", layer[2]
     halves = words.halves(name)
-    if halves is not None and len(shape) in (2, 3) and shape[1] % 2 == 0:
+    if halves is not None and whole.made is None and len(shape) in (2, 3) and shape[1] % 2 == 0:
         stack = [whole.matrix(number) for number in range(shape[2])] if len(shape) == 3 else [whole]
         for number, matrix in enumerate(stack):
             for half, target in zip(matrix.row_halves(), halves, strict=True):
                 yield half._replace(name=prefix + target.format(number))
     else:
-        own = words.tensor(name) or ""
+        own = name_of(name) or ""
         if own.endswith(".bias"):  # some are stored as a matrix of one row
             whole = whole._replace(shape=(shape[0],) if shape[1:] == (1,) else shape)
         yield whole._replace(name=prefix + own if own else tensor.key)
-
-
-class SafetensorsFiles:
-    """A checkpoint folder, as the library reads it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.path, self.stored = folder, read_safetensors_model(folder)
-        config = read_config_file(folder)
-        self.model_type = str(config["model_type"])
-        self.number_format = formats_in_words(self.stored)
-        self.end_token_sources = [config]
-        self._tokenizer = TokenizerOfFolder(folder)
-
-    def load_tokenizer(self) -> Any:
-        """See ModelFiles."""
-        return self._tokenizer.load()
-
-    def read_defaults(self) -> ModelDefaults:
-        """See ModelFiles."""
-        return read_model_defaults(self.path)
-
-    def notices(self) -> list[str]:
-        """See ModelFiles."""
-        return list(choose_shards(self.path).notices)
-
-    def not_finite(self, on_tensor: Callable[[int, int], None]) -> list[str]:
-        """See ModelFiles."""
-        return tensors_not_finite(self.path, on_tensor)

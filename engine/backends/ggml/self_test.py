@@ -1,5 +1,5 @@
-"""Run as a program, in a process of its own: loads ggml and computes one product of every format, and attention,
-compared with numpy.
+"""Run as a program, in a process of its own: loads ggml and computes one product of every format, attention, and a
+delta rule, compared with numpy.
 
 Ends with 0, or with 1 and the reason; an abort of the library ends it too.
 """
@@ -15,6 +15,7 @@ from engine.backends.ggml.graph import GraphBuilder
 from engine.backends.ggml.library import Ggml, load_library
 from engine.backends.ggml.memory import Memory, values
 from engine.backends.ggml.self_test_attention import attention_problem
+from engine.backends.ggml.self_test_delta import delta_problem
 from engine.backends.ggml.tensor_types import BF16, F16, F32, I32
 
 _NUM_IN, _NUM_OUT = 512, 32
@@ -34,7 +35,7 @@ def self_test() -> str:
         error = _product_error(ggml, compute, scratch, type_id)
         if not error <= largest:
             return f"a product of {name} is wrong by {error:.3g}"
-    return attention_problem(ggml, compute, scratch)
+    return attention_problem(ggml, compute, scratch) or delta_problem(ggml, compute, scratch)
 
 
 def _product_error(ggml: Ggml, compute: Compute, scratch: Scratch, type_id: int) -> float:

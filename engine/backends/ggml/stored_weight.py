@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any, Final, NamedTuple
 
 # How a tensor may be made of stored ones (see `made_weights`):
 FLOATS: Final = "floats"
@@ -17,6 +19,14 @@ BLOCKS_IN_PAIRS: Final = "blocks in pairs"
 """The same, with rows in the order of `in_pairs`."""
 BLOCK_VALUES: Final = 32
 """Of MXFP4."""
+FLOAT8: Final = "8-bit floats"
+"""BF16 of two parts: values F8_E4M3, and what each block of `Made.block` [rows, columns] is multiplied with."""
+ROWS: Final = "rows"
+"""One part, in its own format, of which the rows of `Made.runs` are taken one after the other."""
+ONE_MORE: Final = "one more"
+"""A vector as float32, every value plus 1. One part."""
+DECAY: Final = "decay"
+"""A vector as float32, -exp(value). One part."""
 
 
 class StoredWeight(NamedTuple):
@@ -58,3 +68,13 @@ class Made(NamedTuple):
     first: int = 0
     step: int = 1
     """Of their rows, `first` and every `step`th from there on are taken."""
+    runs: tuple[tuple[int, int], ...] = ()
+    """(first row, number of rows), see ROWS."""
+    block: tuple[int, int] = (0, 0)
+    """(rows, columns), see FLOAT8."""
+
+
+def weights_of(attention: Any) -> Iterator[StoredWeight]:
+    """The tensors among the fields of a dataclass."""
+    values = (getattr(attention, field.name) for field in fields(attention))
+    yield from (value for value in values if isinstance(value, StoredWeight))

@@ -12,8 +12,10 @@ import numpy as np
 
 from engine.backends.ggml.compute import Compute, Scratch
 from engine.backends.ggml.library import Ggml
+from engine.backends.ggml.made_weights import read_parts, write_made
 from engine.backends.ggml.memory import Memory
 from engine.backends.ggml.model_spec import ModelSpec, StoredWeight
+from engine.backends.ggml.plain_values import to_float32
 from engine.backends.ggml.tensor_types import BF16, F16, F32
 from engine.backends.ggml.transposed_keys import write_transposed
 from engine.checkpoint.file_bytes import read_file
@@ -28,7 +30,7 @@ class ResidentWeights:
 
     def __init__(self, spec: ModelSpec) -> None:
         """Plans; `load` reads."""
-        self._as_float32 = _made_float32(spec)
+        self._as_float32 = held_as_float32(spec)
         made = [keys.held for keys in spec.transposed().values()]
         sizes = [self._held_bytes(each) for each in (*spec.resident().values(), *made)]
         self.num_bytes = sum(-(-size // _ALIGNMENT) * _ALIGNMENT for size in sizes)
@@ -73,16 +75,8 @@ class ResidentWeights:
         return 4 * _num_values(weight) if weight.name in self._as_float32 else weight.num_bytes
 
 
-def to_float32(raw: np.ndarray, type_id: int) -> np.ndarray:
-    """Values of the plain formats. Raises UnsupportedModelError for others."""
-    if type_id == F32:
-        return raw.view(np.float32)
-    if type_id == F16:
-        return raw.view(np.float16).astype(np.float32)
-    return (raw.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
-
-
-def _made_float32(spec: ModelSpec) -> frozenset[str]:
+def held_as_float32(spec: ModelSpec) -> frozenset[str]:
+    """Names of the tensors that are held as float32, whatever they are stored as."""
     small = (weight for layer in spec.layers for weight in layer.vectors() if weight.type_id in (F32, F16, BF16))
     return frozenset({*(weight.name for weight in small), spec.output_norm.name})
 
@@ -92,6 +86,10 @@ def _num_values(weight: StoredWeight) -> int:
 
 
 def _read(weight: StoredWeight, target: np.ndarray, on_read: Callable[[int], None]) -> None:
+    if weight.made is not None:
+        write_made(weight, read_parts(weight.made), target)
+        on_read(weight.num_bytes)
+        return
     whole = memoryview(target)  # type: ignore[arg-type]  # numpy's stubs know buffers from Python 3.12 on
     for start in range(0, weight.num_bytes, _PIECE_BYTES):
         piece = whole[start : start + _PIECE_BYTES]

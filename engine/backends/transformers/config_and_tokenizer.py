@@ -35,7 +35,7 @@ def library_config(folder: Path) -> Any:
         )
         raise UnsupportedModelError(
             f"{folder} is stored in a low-bit format ({method}), which is not read yet.",
-            "Use its bf16, fp16 or fp32 checkpoint.",
+            "Use its bf16, fp16 or fp32 checkpoint, or a GGUF file. FP8 of families that ggml knows runs on ggml.",
         )
     return config
 

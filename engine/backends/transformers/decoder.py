@@ -27,11 +27,8 @@ class Decoder(DecodeLoop):
         self.cache: KvCache = cache
         self._model, self._chunk_tok = model, chunk_tok
 
-    def prefill(self, prompt: Sequence[int], on_progress: Callable[[int], None]) -> torch.Tensor:
-        """Computes the prompt beyond what the cache holds, chunk by chunk; returns the last position's logits [vocab].
-
-        Raises WaitCancelled, ExpertReadError, NonFiniteLogitsError; the cache then holds the completed chunks.
-        """
+    def _prefill(self, prompt: Sequence[int], on_progress: Callable[[int], None]) -> torch.Tensor:
+        """See DecodeLoop: chunk by chunk. Where it raises, the cache holds the completed chunks."""
         self._ids[0, : len(prompt)] = torch.tensor(prompt, dtype=torch.long)
         self._state.is_decode = False
         start = len(self.cache.tokens)

@@ -112,6 +112,7 @@ class _Bench:
         finally:
             state.is_calibrating = False
             cache.tokens[:] = tokens
+            cache.states.finish(len(tokens))
         return times
 
     def _moe(self, is_bare: bool) -> list[float]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import cycle, islice
 
 import numpy as np
 import torch
@@ -82,13 +83,13 @@ class _Bench:
         self._geometry = engine.loaded.plan.geometry
         self._slots = share_of_experts(engine, _RESIDENCY)
         self._num_tok, self._per_domain = (24, 1) if is_quick else (48, 2)
-        self._num_past = 4 if is_quick else 12
+        self._num_past = 4 if is_quick else 50
         self._domains = shipped_domains()[:3]
         self._matrices: list[np.ndarray] = []
         self._traces: dict[str, RoutingTrace] = {}
         self._profiles: dict[str, DomainProfile] = {}
         self._predictors: dict[str, Trained] = {}
-        self._max_training_s = 20.0 if is_quick else 90.0
+        self._max_training_s = 20.0 if is_quick else 60.0
 
     def run(self, links: Sequence[str]) -> TaskOutcome:
         engine = self._engine
@@ -142,7 +143,8 @@ class _Bench:
         """Records other prompts: past requests' matrices, profiles, and what predictors are trained on."""
         rules = TrainingRules(self._max_training_s, PREDICTOR_SHARE * floor_ms / 1000)
         for domain in self._domains:
-            prompts = shipped_prompts(domain)[self._per_domain : self._per_domain + self._num_past]
+            prompts = shipped_prompts(domain)[self._per_domain :]
+            prompts = list(islice(cycle(prompts), self._num_past))  # a second time with other answers: they are sampled
 
             def progress(stage: str, done: int, total: int, domain: str = domain) -> None:
                 self._on_progress(f"{stage} {domain}", done, total)
@@ -225,7 +227,7 @@ class _Bench:
         for domain in self._domains:
             predictor = self._predictors[domain].predictor
             found = Accuracy.total(accuracy_of(predictor, task.trace) for task in tasks if task.domain == domain)
-            seconds = inference_cost_s(predictor, tasks[0].trace)
+            seconds = inference_cost_s(predictor, self._geometry)
             report[domain] = {**found._asdict(), "ms_per_tok": seconds * 1000, "bytes": predictor.num_bytes}
             lines.append(
                 f"predictor of {domain}: exact top k {found.exact_rate or 0:.1%}, at least half "

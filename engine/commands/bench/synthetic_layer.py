@@ -17,7 +17,7 @@ from torch import nn
 
 from engine.experts.formats.dense import DenseFormat
 from engine.experts.layer import LayerContext, MoeLayer
-from engine.experts.prefill import RingPrefill
+from engine.experts.ring_prefill import RingPrefill
 from engine.experts.router_tap import RouterTap
 from engine.experts.step_state import StepState
 from engine.lookahead.prefetching import NoForecaster, Prefetching

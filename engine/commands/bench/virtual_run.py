@@ -7,25 +7,18 @@ Not modelled: how copies and compute slow each other down, and the overhead of t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-import numpy as np
-
-from engine.commands.bench.virtual_link import VirtualClock, VirtualLink
 from engine.commands.bench.workload import Task
 from engine.lookahead.prefetching import Prefetching
-from offload.geometry import Geometry
-from offload.link.slot_pool import SlotPool
 from offload.policies.eviction import make_eviction
 from offload.policies.forecast import forecaster_of
 from offload.policies.inputs import PolicyInputs
 from offload.policies.prefetch import make_prefetcher
 from offload.policies.routing_observer import RoutingFeed
-from offload.residency.cache import ExpertCache
-from offload.residency.warming import warm_layers
+from offload.replay.trace_run import TraceRun
+from offload.replay.virtual_link import VirtualClock, VirtualLink
 from offload.slot_groups import SlotGroups
-
-_SCALE = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +52,7 @@ class RecordedLookahead:
         """See Forecaster; does nothing, since predictions are recorded."""
 
 
-class VirtualRun:
+class VirtualRun(TraceRun):
     """One set of policies on one task."""
 
     def __init__(
@@ -75,43 +68,34 @@ class VirtualRun:
         """`policies`: eviction, prefetcher and prefetch depth. `initial[l]`: the experts of layer l resident when
         decode begins. `inputs`: of the policies; None: their defaults."""
         eviction, prefetch, depth = policies
-        self._trace, self._times = task.trace.decode_only(), times
-        geometry = _scaled_down(self._trace.geometry)
-        self._clock = VirtualClock()
-        self._link = VirtualLink(self._clock, bytes_per_s / _SCALE)
-        groups = slots if isinstance(slots, SlotGroups) else SlotGroups.per_layer(slots)
-        pool = SlotPool(groups.slots, groups.slot_bytes(geometry))
+        geometry = task.trace.geometry
+        self._times, self._clock = times, VirtualClock()
+        self._link = VirtualLink(self._clock, bytes_per_s, geometry)
         inputs = inputs or PolicyInputs(geometry)
         inputs.depth = depth
-        policy = make_eviction(eviction, inputs)
-        self.cache = ExpertCache(geometry, pool, self._link, policy, groups.group_of_layer)
+        groups = slots if isinstance(slots, SlotGroups) else SlotGroups.per_layer(slots)
+        super().__init__(task.trace, make_eviction(eviction, inputs), groups, self._link, initial)
         self._lookahead = RecordedLookahead(task)
         prefetcher = make_prefetcher(prefetch, inputs)
         forecaster = forecaster_of(prefetcher.source, self._lookahead, inputs)
         self._prefetching = Prefetching(
             self.cache, self._link, forecaster, prefetcher, geometry, always_predict=False, clock=self._clock
         )
-        self._feed = RoutingFeed(inputs.observers)
         self._prefetching.set_expert_compute_s(times.expert_s)
-        warm_layers(self.cache, initial)
+        self._feed = RoutingFeed(inputs.observers)
 
     def tpot_s(self) -> float:
         """Mean seconds a token, over all decode steps of the task."""
         began_s = self._clock.now_s
-        layers = range(self._trace.geometry.num_layers)
-        rows = [self._trace.experts_by_step(layer) for layer in layers]
-        head_s = max(self._times.token_s - len(layers) * self._times.layer_s, 0.0)
-        for step in range(self._trace.num_steps):
-            self._lookahead.step = step
-            for layer in layers:
-                self._layer(step, layer, rows[layer][step])
-            self._compute(head_s)
-        return (self._clock.now_s - began_s) / max(self._trace.num_steps, 1)
+        self.run()
+        return (self._clock.now_s - began_s) / max(self.trace.num_steps, 1)
 
-    def _layer(self, step: int, layer: int, experts: list[int]) -> None:
+    def layer_step(self, step: int, layer: int, experts: list[int]) -> None:
+        """See TraceRun."""
+        self._lookahead.step = step
         self._compute(self._times.layer_s - len(experts) * self._times.expert_s)
         self._feed.decoded(layer, experts)
-        leases = self.cache.acquire(layer, experts, lambda: self._scores(step, layer), wait=lambda copy: copy.wait())
+        leases = self.cache.acquire(layer, experts, lambda: self.scores(step, layer))
         asks_late = self._prefetching.waits_for_first_expert
         if not asks_late:
             self._prefetching.look_ahead(layer, experts, leases)
@@ -126,17 +110,10 @@ class VirtualRun:
         self._prefetching.layer_ended(layer, waited_s)
         self.cache.release(layer)
 
-    def _scores(self, step: int, layer: int) -> np.ndarray | None:
-        scores, num_experts = self._trace.scores, self._trace.geometry.layers[layer].num_experts
-        return None if scores is None else scores[step, layer, :num_experts].astype(np.float32)
+    def token_ended(self) -> None:
+        """See TraceRun: what is computed behind the last layer."""
+        self._compute(self._times.token_s - self.trace.geometry.num_layers * self._times.layer_s)
 
     def _compute(self, seconds: float) -> None:
         """Advances the clock; copies due meanwhile land at their own times."""
         self._link.pass_time(max(seconds, 0.0))
-
-
-def _scaled_down(geometry: Geometry) -> Geometry:
-    """Experts of 1/1024 of the bytes, for a link of 1/1024 of the bandwidth: the same times in less memory."""
-    return Geometry(
-        tuple(replace(layer, expert_bytes=max(layer.expert_bytes // _SCALE, 1)) for layer in geometry.layers)
-    )

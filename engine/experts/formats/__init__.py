@@ -15,7 +15,12 @@ class PromptSum(Protocol):
     """Sums the weighted outputs of a prompt's experts."""
 
     def add(self, bound: Any, rows: Array) -> None:
-        """Computes one expert on its `rows` of the flat [tokens * k] routing, and takes its outputs in."""
+        """Computes one expert on its `rows` of the flat [tokens * k] routing, and takes its outputs in: now, or before
+        the next `flush` returns."""
+        ...
+
+    def flush(self) -> None:
+        """Computes what was added: the bytes of these experts are not needed any more."""
         ...
 
     def result(self) -> Array:

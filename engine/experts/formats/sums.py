@@ -27,6 +27,9 @@ class TopKSum:
         top_k = self._weights.shape[1]
         self._out[rows] = self._run(self._hidden[rows // top_k], bound).to(self._out.dtype)
 
+    def flush(self) -> None:
+        """See PromptSum: nothing waits."""
+
     def result(self) -> torch.Tensor:
         """[tokens, hidden]"""
         return weighted_sum(self._out, self._weights, self._hidden.dtype)

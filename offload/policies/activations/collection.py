@@ -33,12 +33,13 @@ class ActivationCollection:
         self._rows = np.zeros((geometry.num_layers, widest, capacity), np.float32)
         """Counts divided by their row's sum: how likely a token of the layer goes to each expert. What all entries have
         for one expert is side by side."""
-        self._row_squares = np.zeros((geometry.num_layers, capacity), np.float32)
+        self._inverse_lengths = np.zeros((geometry.num_layers, capacity), np.float32)
+        self._shares = [np.full(count, 1 / max(count, 1), np.float32) for count in range(widest + 1)]
 
     @property
     def num_bytes(self) -> int:
         """Memory that the matrices take."""
-        return self._counts.nbytes + self._rows.nbytes + self._row_squares.nbytes
+        return self._counts.nbytes + self._rows.nbytes + self._inverse_lengths.nbytes
 
     def counts(self, number: int) -> np.ndarray:
         """uint32 [layers, experts] of one entry."""
@@ -49,11 +50,17 @@ class ActivationCollection:
         """uint32 [size, layers, experts]."""
         return self._counts[: self.size]
 
-    def row_products(self, layer: int, experts: Sequence[int], shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """One layer's part of the match with every entry, by one product: of a row that is `shares` (float32) at
-        `experts` and 0 elsewhere. (products, squares of the entries' rows), float32 [size] both."""
-        own = self._rows[layer].take(experts, axis=0)
-        return (shares @ own)[: self.size], self._row_squares[layer, : self.size]
+    def add_products(self, layer: int, experts: Sequence[int], products: np.ndarray) -> None:
+        """Adds one layer's part of the match with every entry, by one product: of the row of a token that was routed to
+        `experts`. `products` is float32 [capacity]."""
+        if experts:
+            share = self._shares[len(experts)]
+            products += share @ self._rows[layer].take(experts, axis=0)
+
+    @property
+    def inverse_lengths(self) -> np.ndarray:
+        """float32 [layers, capacity]: 1 / the length of each entry's rows up to a layer; 0 where there is no entry."""
+        return self._inverse_lengths
 
     def add(self, counts: np.ndarray) -> None:
         """Takes a request's matrix in; one without tokens is left out. Raises ValueError for another shape."""
@@ -65,11 +72,10 @@ class ActivationCollection:
         place = self.size if self.size < self.capacity else self._most_similar(rows.astype(np.float32))
         self._counts[place] = np.minimum(counts, np.iinfo(np.uint32).max)
         self._rows[:, :, place] = rows
-        self._row_squares[:, place] = (rows * rows).sum(axis=1)
+        self._inverse_lengths[:, place] = 1 / np.sqrt(np.maximum((rows * rows).sum(axis=1).cumsum(), 1e-12))
         self.size = max(self.size, place + 1)
         self.version += 1
 
     def _most_similar(self, rows: np.ndarray) -> int:
         products = np.einsum("len,le->n", self._rows[:, :, : self.size], rows)
-        lengths = np.sqrt(self._row_squares[:, : self.size].sum(axis=0))
-        return int(np.argmax(products / np.maximum(lengths, 1e-12)))
+        return int(np.argmax(products * self._inverse_lengths[-1, : self.size]))

@@ -27,10 +27,12 @@ class ActivationTracker:
         self.collection = collection
         shape = collection.shape
         self._geometry = geometry
-        self._decode, self._prefill = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+        self._decode, self._prefill = _no_counts(shape), _no_counts(shape)
         self._is_decode = False
-        self._products = self._squares = np.zeros(0, np.float32)
+        self._products, self._cosines = np.zeros((2, collection.capacity), np.float32)
         self._distance = (1 - np.arange(shape[0]) / max(shape[0], 1)).astype(np.float32)[:, None]
+        self.running_layer = shape[0]
+        """The last layer of the running decode iteration that was routed; behind all layers where none runs."""
         self.match: int | None = None
         """The entry of the collection that the iteration resembles most; that of the last layer or iteration until the
         next is known."""
@@ -42,14 +44,13 @@ class ActivationTracker:
 
     def begin_request(self) -> None:
         """See RoutingObserver."""
-        self._decode[:] = self._prefill[:] = 0
+        self._decode, self._prefill = _no_counts(self.collection.shape), _no_counts(self.collection.shape)
         self._forget_match()
 
     def begin_iteration(self, *, is_decode: bool) -> None:
         """See RoutingObserver."""
-        self._is_decode = is_decode
-        self._products = np.zeros(self.collection.size, np.float32)
-        self._squares = np.full(self.collection.size, 1e-12, np.float32)
+        self._is_decode, self.running_layer = is_decode, self.collection.shape[0]
+        self._products[:] = 0
         if self._version != self.collection.version:
             self._forget_match()
 
@@ -63,18 +64,17 @@ class ActivationTracker:
             self._keep = None
         if not self._is_decode or not self.collection.size:
             return
-        shares = np.array(num_tok, np.float32) / sum(num_tok)
-        products, squares = self.collection.row_products(layer, experts, shares)
-        self._products += products
-        self._squares += squares
-        best = int((self._products * self._products / self._squares).argmax())
+        self.running_layer = layer
+        self.collection.add_products(layer, experts, self._products)
+        np.multiply(self._products, self.collection.inverse_lengths[layer], out=self._cosines)
+        best = int(self._cosines.argmax())
         if best != self.match:
             self.match, self._keep = best, None
 
     def end_request(self) -> None:
         """See RoutingObserver. The request's decode matrix joins the collection."""
-        self.collection.add(self._decode)
-        self._decode[:] = self._prefill[:] = 0
+        self.collection.add(np.array(self._decode))
+        self._decode, self._prefill = _no_counts(self.collection.shape), _no_counts(self.collection.shape)
 
     def _forget_match(self) -> None:
         self.match, self._keep, self._version = None, None, self.collection.version
@@ -89,7 +89,8 @@ class ActivationTracker:
             if self.match is not None:
                 counts = self.collection.counts(self.match)
             else:
-                counts = self._decode if self._decode.any() else self._prefill
+                decode = np.array(self._decode)
+                counts = decode if decode.any() else np.array(self._prefill)
             sums = np.maximum(counts.sum(axis=1, keepdims=True), 1)
             self._keep = ((counts + _EPSILON) / sums * self._distance).astype(np.float32)
         return self._keep
@@ -114,3 +115,7 @@ class ActivationTracker:
         best = np.argsort(-priority, kind="stable")[:_ORDERED]
         width = counts.shape[1]
         return [(layer + 1 + int(at) // width, int(at) % width) for at in best[priority[best] > 0]]
+
+
+def _no_counts(shape: tuple[int, int]) -> list[list[int]]:
+    return [[0] * shape[1] for _ in range(shape[0])]

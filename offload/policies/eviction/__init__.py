@@ -50,7 +50,8 @@ class EvictionPolicy(Protocol):
 
     def unwanted(self, group: int, layer: int, experts: Sequence[int]) -> Sequence[tuple[int, int]]:
         """Residents of the group, as (layer, expert), to be dropped at once, now that `layer` was routed to `experts`;
-        by default (), and what is resident stays until its slot is needed. Called after `observe`; changes nothing."""
+        by default (), and what is resident stays until its slot is needed. Called after `observe`, and for every layer
+        with no experts at the end of a prompt, which is not observed; changes nothing."""
         return ()
 
     def victims(

@@ -14,16 +14,20 @@ class ActivationEviction(EvictionPolicy):
     """Evicts the resident of the lowest p = (EAM[layer, expert] + epsilon)(1 - layer/L) / row sum.
 
     After "MoE-Infinity: Sparsity-Aware Expert Cache", section on caching: it also prefers to keep early layers, where
-    prefetching is worst.
+    prefetching is worst. Ours: what was prefetched for a layer of the running iteration that is still to come goes
+    last. By the formula a late layer's prefetches are the first to go, before they are used.
     """
 
     def __init__(self, activations: ActivationTracker) -> None:
         self._activations = activations
         self._residents: dict[int, np.ndarray] = {}
         """Per group, bool [layers, experts]."""
+        self._awaited = np.zeros(activations.collection.shape, np.float32)
+        """[layers, experts]: 2, more than any priority, where a prefetch has landed before its layer."""
 
     def observe(self, layer: int, experts: Sequence[int]) -> None:
-        """See EvictionPolicy: the tracker observes."""
+        """See EvictionPolicy: the tracker observes the rest."""
+        self._awaited[layer] = 0
 
     def enter(self, group: int, layer: int, expert: int) -> None:
         """See EvictionPolicy."""
@@ -31,10 +35,13 @@ class ActivationEviction(EvictionPolicy):
         if own is None:
             own = self._residents[group] = np.zeros(self._activations.collection.shape, bool)
         own[layer, expert] = True
+        if layer > self._activations.running_layer:
+            self._awaited[layer, expert] = 2
 
     def leave(self, group: int, layer: int, expert: int) -> None:
         """See EvictionPolicy."""
         self._residents[group][layer, expert] = False
+        self._awaited[layer, expert] = 0
 
     def victims(
         self,
@@ -48,7 +55,7 @@ class ActivationEviction(EvictionPolicy):
         own = self._residents.get(group)
         if own is None:
             return []
-        priority = np.where(own, self._activations.keep_priority(), np.inf)
+        priority = np.where(own, self._activations.keep_priority() + self._awaited, np.inf)
         for name in held:
             priority[name] = np.inf
         flat = priority.ravel()

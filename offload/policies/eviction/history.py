@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections import deque
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -122,14 +123,22 @@ class HistoryEviction(EvictionPolicy):
         ranked: list[tuple[float, tuple[int, int]]] = []
         for at in self._layers_of.get(group, ()):
             if at == layer:
-                experts = [expert for expert in self._layers[at].residents if (at, expert) not in held]
-                names = [(at, expert) for expert in experts]
-                ranked += zip(self._worth(at, experts, scores), names, strict=True)
+                ranked += self._lowest_of(at, num_victims, held, scores)
             else:
                 ranked += self._first_of(at, num_victims, held)
         if num_victims == 1:
             return [min(ranked)[1]] if ranked else []
         return [name for _, name in heapq.nsmallest(num_victims, ranked)]
+
+    def _lowest_of(
+        self, layer: int, num: int, held: Collection[tuple[int, int]], scores: np.ndarray | None
+    ) -> list[tuple[float, tuple[int, int]]]:
+        """The lowest `num` of a layer with current scores, if there are any."""
+        experts = list(self._layers[layer].residents.difference([expert for at, expert in held if at == layer]))
+        pairs = zip(self._worth(layer, experts, scores), experts, strict=True)
+        if num == 1:
+            return [(worth, (layer, expert)) for worth, expert in ([min(pairs)] if experts else [])]
+        return [(worth, (layer, expert)) for worth, expert in heapq.nsmallest(num, pairs)]
 
     def _first_of(self, layer: int, num: int, held: Collection[tuple[int, int]]) -> list[tuple[float, tuple[int, int]]]:
         """The lowest `num` of a layer without current scores."""
@@ -156,8 +165,15 @@ class HistoryEviction(EvictionPolicy):
         worth = [count[e] * count_scale + ema[e] * ema_scale - (step - last_step[e]) * age_scale for e in experts]
         if scores is None or not weights.score:
             return worth
-        score_of: list[float] = (scale_scores(scores) * weights.score).tolist()
-        return [kept + score_of[expert] for kept, expert in zip(worth, experts, strict=True)]
+        values: list[float] = scores.tolist()
+        if not math.isfinite(sum(values)):
+            values = scale_scores(scores).tolist()
+        low = min(values)
+        spread = max(values) - low
+        spread = spread if spread > _SMALLEST_SPREAD else 1.0
+        return [
+            kept + (values[expert] - low) / spread * weights.score for kept, expert in zip(worth, experts, strict=True)
+        ]
 
 
 def scale_scores(scores: np.ndarray) -> np.ndarray:

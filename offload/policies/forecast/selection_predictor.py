@@ -10,8 +10,8 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SelectionPredictor:
-    """A multi-label network, batch norm folded into its weights. `layers`, `experts`: MoE layers, and the most experts
-    of any.
+    """A multi-label network, batch norm folded into its weights, as it is kept. `layers`, `experts`: MoE layers, and
+    the most experts of any. `SelectionScorer` runs it.
 
     Its input is, for the layer that is predicted: which experts every layer before it selected, how popular its own
     are, how often they follow those of the layer before, and which layer it is. After "DuoServe-MoE: Dual-Phase Expert
@@ -35,18 +35,59 @@ class SelectionPredictor:
 
     @property
     def num_bytes(self) -> int:
-        """Memory that it takes."""
-        arrays = (self.history, self.layer_rows, self.affinity_rows, self.popularity, self.affinity)
+        """Memory that it takes, with what a scorer makes of it."""
+        arrays = (self.history, self.history, self.layer_rows, self.affinity_rows, self.popularity, self.affinity)
         return sum(each.nbytes for each in (*arrays, *self.weights, *self.biases))
 
-    def scores(self, selected: Sequence[Sequence[int]]) -> np.ndarray:
-        """float32 [experts]: for the layer behind those of `selected`, of which there is at least one."""
-        layer, num_experts = len(selected), self.popularity.shape[1]
-        rows = [at * num_experts + expert for at, experts in enumerate(selected) for expert in experts]
-        last = list(selected[-1])
-        inner = self.history[rows].sum(axis=0) + self.layer_rows[layer]
-        inner += self.affinity[layer - 1, last].mean(axis=0) @ self.affinity_rows
-        for weight, bias in zip(self.weights, self.biases, strict=True):
-            inner = np.maximum(inner, 0) @ weight + bias
-        scored: np.ndarray = inner
-        return scored
+
+class SelectionScorer:
+    """Runs a predictor through one token after the other. What each layer selected is added once: a prediction costs
+    the same at every layer, two table rows a selected expert and a product a further layer of the network."""
+
+    def __init__(self, predictor: SelectionPredictor) -> None:
+        num_layers, num_experts = predictor.popularity.shape
+        width = predictor.history.shape[1]
+        followed = predictor.affinity @ predictor.affinity_rows
+        self._rows = np.concatenate((predictor.history.reshape(num_layers, num_experts, width), followed), axis=2)
+        """[layers, experts, 2 * width]: for a selected expert, what it adds for all layers behind, and for the next."""
+        self._layer_rows = predictor.layer_rows
+        self._weights = [_with_bias(*pair) for pair in zip(predictor.weights, predictor.biases, strict=True)]
+        self._values = [np.ones(len(weight), np.float32) for weight in self._weights]
+        """Each layer's input; its last value is always 1, for the bias."""
+        self._scores = np.zeros(num_experts + 1, np.float32)
+        self._zeros = [np.zeros_like(value) for value in self._values]
+        self._first, self._history = self._values[0][:width], np.zeros(width, np.float32)
+        self._own = np.zeros(2 * width, np.float32)
+        self._for_all, self._for_next = self._own[:width], self._own[width:]
+        self._layer, self._num_selected = 0, 1
+
+    def begin(self) -> None:
+        """A token begins."""
+        self._history[:] = 0
+
+    def add(self, layer: int, experts: Sequence[int]) -> None:
+        """The token's next layer selected `experts`."""
+        self._rows[layer].take(experts or (0,), axis=0).sum(axis=0, out=self._own)
+        if not experts:
+            self._own[:] = 0
+        self._history += self._for_all
+        self._layer, self._num_selected = layer, max(len(experts), 1)
+
+    def scores(self) -> np.ndarray:
+        """float32 [experts]: for the layer behind the one added last. Valid until the next call."""
+        first = self._first
+        np.multiply(self._for_next, 1 / self._num_selected, out=first)
+        first += self._history
+        first += self._layer_rows[self._layer + 1]
+        after = (*self._values[1:], self._scores)
+        for value, zeros, weight, result in zip(self._values, self._zeros, self._weights, after, strict=True):
+            np.maximum(value, zeros, out=value)
+            np.dot(value, weight, out=result)
+        return self._scores[:-1]
+
+
+def _with_bias(weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
+    """[width + 1, next width + 1]: the bias as a row for an input that is 1, and a column that gives 1 again."""
+    widened = np.zeros((weight.shape[0] + 1, weight.shape[1] + 1), np.float32)
+    widened[:-1, :-1], widened[-1, :-1], widened[-1, -1] = weight, bias, 1
+    return widened

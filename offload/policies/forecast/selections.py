@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from offload.geometry import Geometry
-from offload.policies.forecast.selection_predictor import SelectionPredictor
+from offload.policies.forecast.selection_predictor import SelectionPredictor, SelectionScorer
 
 
 class SelectionForecaster:
@@ -19,13 +19,15 @@ class SelectionForecaster:
 
     def __init__(self, geometry: Geometry, predictor: SelectionPredictor | None = None) -> None:
         layers, widest = geometry.num_layers, max((layer.num_experts for layer in geometry.layers), default=0)
-        self._geometry, self._predictor = geometry, predictor
+        self._geometry = geometry
+        self._scorer = SelectionScorer(predictor) if predictor is not None else None
         self._selected: list[Sequence[int]] = [()] * layers
         """Of the running token, by layer."""
         self._is_decode = False
         self._known = 0
         """Layers of the running token whose selection is known."""
-        self._follows = np.zeros((layers, widest, widest), np.float32)
+        counted = (layers, widest, widest) if predictor is None else (0, 0, 0)
+        self._follows = np.zeros(counted, np.float32)
         """[layer, expert of it, expert of the next layer]: tokens that selected both."""
 
     # -- RoutingObserver
@@ -36,12 +38,16 @@ class SelectionForecaster:
     def begin_iteration(self, *, is_decode: bool) -> None:
         """See RoutingObserver."""
         self._known, self._is_decode = 0, is_decode
+        if self._scorer is not None:
+            self._scorer.begin()
 
     def routed(self, layer: int, experts: Sequence[int], num_tok: Sequence[int]) -> None:
         """See RoutingObserver."""
         if not self._is_decode:
             return
-        if layer and self._known == layer and self._predictor is None:
+        if self._scorer is not None:
+            self._scorer.add(layer, experts)
+        elif layer and self._known == layer:
             self._follows[layer - 1][np.ix_(self._selected[layer - 1], experts)] += 1
         self._selected[layer], self._known = experts, layer + 1
 
@@ -57,14 +63,13 @@ class SelectionForecaster:
     def predict(self, layer: int, ahead: int) -> list[int]:
         """See Forecaster. As many as the layer's k; none before anything was seen."""
         shape = self._geometry.layers[ahead]
-        if self._predictor is not None:
-            scores = self._predictor.scores(self._selected[: layer + 1])[: shape.num_experts]
+        if self._scorer is not None:
+            scores = self._scorer.scores()[: shape.num_experts]
         else:
             scores = self._follows[layer, list(self._selected[layer])].sum(axis=0)[: shape.num_experts]
             if not scores.any():
                 return []
-        top = np.argpartition(-scores, shape.top_k - 1)[: shape.top_k]
-        best: list[int] = top[np.argsort(-scores[top], kind="stable")].tolist()
+        best: list[int] = (-scores).argsort(kind="stable")[: shape.top_k].tolist()
         return best
 
     def learn(self, layer: int) -> None:

@@ -167,7 +167,8 @@ def test_a_signal_ends_it(phase: Phase, number: signal.Signals, files: dict[str,
 @pytest.mark.long
 def test_the_plain_chat_is_left_by_two_interrupts(files: dict[str, str], tmp_path: Path) -> None:
     """The first one only says how to leave."""
-    idle = Phase("plain chat", tuple(files.get(word, word) for word in ("--plain", *TINY)), typed="\n", prompt=_PLAIN)
+    words = tuple(files.get(word, word) for word in ("--plain", *TINY))
+    idle = Phase("plain chat", words, marker="> ", delay_s=0.3, typed="\n", prompt=_PLAIN)
     program = Program(idle, tmp_path)
     try:
         program.come_to(idle)

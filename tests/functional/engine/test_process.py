@@ -60,7 +60,7 @@ def test_from_start_to_end(new_engine: NewEngine, tiny: Path) -> None:
     assert (ready.model_type, ready.num_layers, ready.num_experts, ready.top_k) == ("qwen3_moe", 3, 8, 2)
     ended = engine.ask(1, QUESTION, max_new_tok=5)
     assert (ended.reason, ended.stats.new_tok) == (LENGTH, 5)
-    assert engine.until_snapshot(lambda snapshot: snapshot.phase == "idle").turn_counters == ended.stats.counters
+    engine.until_snapshot(lambda snapshot: snapshot.phase == "idle" and snapshot.turn_counters == ended.stats.counters)
     assert seconds_to_close(engine) < GONE_S
     assert not engine.client.drain()
     with pytest.raises(EngineDiedError):
@@ -233,7 +233,7 @@ def check_that_a_load_has_its_own_mode(engine: RunningEngine, tiny: Path) -> Non
         engine.client.send(SetMode(then))
         ready = engine.load(tiny, mode=mode)
         assert dict(ready.effective)["mode"].startswith(mode)
-        assert engine.until_snapshot(lambda snapshot: snapshot.phase == "idle").mode == mode
+        engine.until_snapshot(lambda snapshot, mode=mode: (snapshot.phase, snapshot.mode) == ("idle", mode))
         engine.client.send(Load(config_of(tiny, mode=mode)))
         engine.client.send(SetMode(then))
         assert dict(engine.until(EngineReady).effective)["mode"].startswith(then)

@@ -20,6 +20,7 @@ PURE = (
     "offload.policies.prefetch.router_ahead_gain",
     "offload.replay.profile",
     "offload.replay.replay",
+    "offload.replay.trace_run",
     "offload.policies.slot_planning.nonuniform",
     "offload.replay.trace_writer",
 )

@@ -22,6 +22,8 @@ from engine.backends.ggml.families import (
     olmoe,
     qwen2moe,
     qwen3moe,
+    qwen3next,
+    qwen35moe,
 )
 from engine.backends.ggml.families.checkpoint_words import CheckpointWords
 from engine.backends.ggml.families.stored_model import StoredModel
@@ -50,6 +52,8 @@ FAMILIES: Final[Mapping[str, _Family]] = {
     "hunyuan-moe": hunyuan_moe,
     "hy_v3": hy_v3,
     "minimax-m2": minimax_m2,
+    "qwen3next": qwen3next,
+    "qwen35moe": qwen35moe,
 }
 """By the architecture's name in GGUF."""
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from engine.backends.ggml.attention_spec import KeyRows, LatentAttention, LatentHeads
 from engine.backends.ggml.families.checkpoint_words import CheckpointWords
+from engine.backends.ggml.families.mixed_layers import num_dense_by_kinds
 from engine.backends.ggml.families.rope_parts import read_rope, yarn_magnitude
 from engine.backends.ggml.families.shared_parts import (
     MAX_DIM,
@@ -32,6 +33,10 @@ _GATING: Final = {1: SOFTMAX, 2: SIGMOID}
 """GGUF's numbers in `expert_gating_func`."""
 
 
+_LATENT_NORM_EPS: Final = 1e-6
+"""Of compressed rows in the library, whatever config.json says of the other norms; llama.cpp takes the same for all."""
+
+
 def _latent_sizes(config: dict[str, Any]) -> Mapping[str, object]:
     plain, rotated = int(config.pop("qk_nope_head_dim", 128)), int(config.pop("qk_rope_head_dim", 64))
     for key in ("head_dim", "qk_head_dim", "aux_loss_alpha", "seq_aux", "ep_size"):  # the last three: of training
@@ -39,6 +44,7 @@ def _latent_sizes(config: dict[str, Any]) -> Mapping[str, object]:
     return {
         "attention.key_length_mla": plain + rotated,
         "attention.value_length_mla": config.pop("v_head_dim", 128),
+        "attention.latent_norm_eps": _LATENT_NORM_EPS,
         "rope.dimension_count": rotated,
     }
 
@@ -58,6 +64,13 @@ def _v3(config: dict[str, Any]) -> Mapping[str, object]:
     return {**_latent_sizes(config), "expert_gating_func": 2}
 
 
+def _glm4_lite(config: dict[str, Any]) -> Mapping[str, object]:
+    """Where a config.json gives no kinds of layers, all but the first are MoE layers."""
+    num_dense = num_dense_by_kinds(config) or {"leading_dense_block_count": 1}
+    config.pop("first_k_dense_replace", None)
+    return {**_v3(config), **num_dense}
+
+
 _NUMBERS: Final = {"kv_lora_rank": "attention.kv_lora_rank", "q_lora_rank": "attention.q_lora_rank"}
 _TENSORS: Final = {
     r"self_attn\.q_([ab])_proj\.weight": r"attn_q_\1.weight",
@@ -71,6 +84,9 @@ CHECKPOINTS: Final = {
     "deepseek_v3": CheckpointWords(
         _NUMBERS, {"norm_topk_prob": True, "n_group": 8, "topk_group": 4}, _TENSORS, look=_v3
     ),
+    "glm4_moe_lite": CheckpointWords(
+        _NUMBERS, {"norm_topk_prob": True, "routed_scaling_factor": 1.8}, _TENSORS, look=_glm4_lite
+    ),
 }
 
 
@@ -78,7 +94,6 @@ def read_spec(model: StoredModel) -> ModelSpec:
     """Raises CheckpointError and UnsupportedModelError."""
     model.require("rope_interleave", True)
     model.require("topk_method", "greedy", "group_limited_greedy")
-    model.require("nextn_predict_layers", 0)
     model.require("mlp_bias", False)
     model.require("moe_layer_freq", 1)
     sizes, heads = read_sizes(model, is_latent=True), _read_heads(model)
@@ -115,6 +130,9 @@ def _read_heads(model: StoredModel) -> LatentHeads:
         rope_dim=rope_dim,
         value_dim=model.integer(f"attention.value_length{own}", 1, MAX_DIM),
         scale=yarn_magnitude(factor, strength) ** 2 / math.sqrt(key_dim),
+        norm_eps=model.number(
+            "attention.latent_norm_eps", 0, 1, default=model.number("attention.layer_norm_rms_epsilon", 0, 1)
+        ),
     )
 
 

@@ -26,6 +26,5 @@ CHECKPOINTS: Final = {
 def read_spec(model: StoredModel) -> ModelSpec:
     """Raises CheckpointError and UnsupportedModelError."""
     sizes = read_sizes(model)
-    model.require("nextn_predict_layers", 0)
     layers = read_mixed_layers(model, sizes, read_plan(model, sizes), ffn_norm="post_attention_norm")
     return spec_of(model, sizes, read_scored_router(model), layers)

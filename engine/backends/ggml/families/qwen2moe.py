@@ -16,6 +16,7 @@ from engine.backends.ggml.families.shared_parts import (
     read_attention,
     read_experts,
     read_shared_experts,
+    read_shared_gate,
     read_sizes,
     spec_of,
 )
@@ -35,10 +36,9 @@ def read_spec(model: StoredModel) -> ModelSpec:
 
 
 def _layer(model: StoredModel, prefix: str, sizes: Sizes, shared_width: int) -> LayerWeights:
-    gate = model.weight_of(prefix + "ffn_gate_inp_shexp.weight", (sizes.hidden_dim,), (sizes.hidden_dim, 1))
     return LayerWeights(
         **read_attention(model, prefix, sizes, NO_NORMS),
         ffn_norm=model.weight(prefix + "ffn_norm.weight", sizes.hidden_dim),
         **read_experts(model, prefix, sizes, read_shared_experts(model, prefix, sizes, shared_width)),
-        shared_gate=gate._replace(shape=(sizes.hidden_dim, 1)),
+        shared_gate=read_shared_gate(model, prefix, sizes),
     )

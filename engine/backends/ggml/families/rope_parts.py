@@ -20,12 +20,16 @@ def read_rope(
     is_interleaved: bool = False,
     truncates: bool = True,
     magnitude: float | None = None,
+    has_sections: bool = False,
 ) -> RopeSpec:
     """`truncates`: whether YaRN's ramp begins and ends at whole pairs; `magnitude`: what it multiplies rotated values
-    with, None: `yarn_magnitude`. Both are used where the model does not say them. Raises CheckpointError and
-    UnsupportedModelError."""
+    with, None: `yarn_magnitude`. Both are used where the model does not say them. `has_sections`: pairs are shared out
+    to positions of several kinds, which are the same ones in text. Raises CheckpointError and UnsupportedModelError."""
     base = model.number("rope.freq_base", 1, 1e12, default=10_000.0)
-    model.require("rope.dimension_sections")
+    if has_sections:
+        model.ignore("rope.dimension_sections")
+    else:
+        model.require("rope.dimension_sections")
     model.require("rope.scaling.attn_factor", 0, 1)
     kind = model.choice("rope.scaling.type", {"none": "", "default": "", "linear": "linear", "yarn": "yarn"}, "")
     if not kind:

@@ -63,7 +63,9 @@ def read_sizes(model: StoredModel, window_period: int = 1, is_latent: bool = Fal
     for key in ("final_logit_softcapping", "attn_logit_softcapping"):
         model.require(key, 0)
     num_experts = model.integer("expert_count", 2, MAX_EXPERTS)
-    num_layers = model.integer("block_count", 1, MAX_LAYERS)
+    num_blocks = model.integer("block_count", 1, MAX_LAYERS)
+    num_layers = num_blocks - model.integer("nextn_predict_layers", 0, num_blocks - 1, default=0)
+    model.ignore_blocks(num_layers)  # they predict further tokens, and change nothing in the next one
     window_tok, windowed = read_windows(model, num_layers, window_period)
     return Sizes(
         num_layers=num_layers,
@@ -100,16 +102,19 @@ def _expert_dim(model: StoredModel) -> int:
     return model.integer("feed_forward_length", 1, MAX_DIM)
 
 
-def read_attention(model: StoredModel, prefix: str, sizes: Sizes, norms: str = PER_HEAD) -> dict[str, Any]:
-    """The attention's tensors of one layer, by the names of `LayerWeights`; biases and `norms` where there are any."""
+def read_attention(
+    model: StoredModel, prefix: str, sizes: Sizes, norms: str = PER_HEAD, gated: bool = False
+) -> dict[str, Any]:
+    """The attention's tensors of one layer, by the names of `LayerWeights`; biases and `norms` where there are any.
+    `gated`: see `GroupedAttention`."""
     hidden, dim = sizes.hidden_dim, sizes.head_dim
     query_dim, kv_dim = sizes.num_heads * dim, sizes.num_kv_heads * dim
     found: dict[str, Any] = {
-        "query": model.weight(prefix + "attn_q.weight", hidden, query_dim),
+        "query": model.weight(prefix + "attn_q.weight", hidden, query_dim * (2 if gated else 1)),
         "key": model.weight(prefix + "attn_k.weight", hidden, kv_dim),
         "value": model.weight(prefix + "attn_v.weight", hidden, kv_dim),
         "output": model.weight(prefix + "attn_output.weight", query_dim, hidden),
-        "query_bias": model.optional(prefix + "attn_q.bias", query_dim),
+        "query_bias": None if gated else model.optional(prefix + "attn_q.bias", query_dim),
         "key_bias": model.optional(prefix + "attn_k.bias", kv_dim),
         "value_bias": model.optional(prefix + "attn_v.bias", kv_dim),
         "output_bias": model.optional(prefix + "attn_output.bias", hidden),
@@ -120,7 +125,8 @@ def read_attention(model: StoredModel, prefix: str, sizes: Sizes, norms: str = P
         found["query_norm"] = model.optional(prefix + "attn_q_norm.weight", lengths[0])
         found["key_norm"] = model.optional(prefix + "attn_k_norm.weight", lengths[1])
     norm = model.weight(prefix + "attn_norm.weight", hidden)
-    return {"attention_norm": norm, "attention": GroupedAttention(**found, is_windowed=prefix in sizes.windowed)}
+    attention = GroupedAttention(**found, is_windowed=prefix in sizes.windowed, is_gated=gated)
+    return {"attention_norm": norm, "attention": attention}
 
 
 def grouped_heads(sizes: Sizes, scale: float | None = None, norms_after_rope: bool = False) -> GroupedHeads:
@@ -144,6 +150,12 @@ def read_experts(
 def read_shared_experts(model: StoredModel, prefix: str, sizes: Sizes, width: int) -> ExpertWeights | None:
     """The shared experts of one layer as one network of this width; 0: there are none."""
     return model.network(prefix, "_shexp", sizes.hidden_dim, width) if width else None
+
+
+def read_shared_gate(model: StoredModel, prefix: str, sizes: Sizes) -> StoredWeight:
+    """The gate before the shared experts of one layer. GGUF stores it as a vector."""
+    shape = sizes.hidden_dim, 1
+    return model.weight_of(prefix + "ffn_gate_inp_shexp.weight", shape[:1], shape)._replace(shape=shape)
 
 
 def read_scored_router(model: StoredModel, scoring: str = SIGMOID, normalises: bool = False) -> RouterSpec:

@@ -6,6 +6,7 @@ What nobody asks for is refused in the end: a key or a tensor that is not used w
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 from engine.backends.ggml.model_spec import ExpertWeights, StoredWeight
@@ -13,6 +14,7 @@ from engine.backends.ggml.tensor_types import F32
 from engine.errors import CheckpointError, UnsupportedModelError
 
 _ABSENT = object()
+_OF_BLOCK = re.compile(r"blk\.(\d{1,6})\.")
 _HINT = "Fetch the model again, or use another version of it."
 
 
@@ -85,6 +87,13 @@ class StoredModel:
     def ignore(self, *keys: str) -> None:
         """These keys change nothing in the result."""
         self._used.update(keys)
+
+    def ignore_blocks(self, first: int) -> None:
+        """The tensors of layers from this number on change nothing in the result."""
+        for name in self._weights:
+            found = _OF_BLOCK.match(name)
+            if found is not None and int(found[1]) >= first:
+                self._used.add(name)
 
     def require(self, key: str, *allowed: object) -> None:
         """Raises UnsupportedModelError where `key` is there with another value than these: it would change the

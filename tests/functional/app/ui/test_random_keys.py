@@ -151,7 +151,7 @@ class Session:
 
     def _split(self) -> None:
         """Text is about to come where the cursor is: a word around it is none any more."""
-        for field in [field for screen in self._stage.app.screen_stack for field in screen.query(TextArea)]:
+        for field in [field for shown in self._stage.app.screen_stack for field in shown.query(TextArea)]:
             row, column = field.cursor_location
             line = field.document.get_line(row)
             before, after = line[:column].split(" ")[-1], line[column:].split(" ")[0]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,9 @@ from engine.checkpoint import gguf_places
 from engine.checkpoint.catalogue import ModelEntry
 from engine.commands.model_menu import describe_model, list_models
 from engine.config import EngineConfig
+from tests.architectures.packed_float8 import pack_matrices
 from tests.gguf_files import write_gguf
+from tests.unit.engine.conftest import TinyFolder
 
 SMALL = {"layers": 2, "hidden": 256, "expert_ff": 256, "dense_ff": 256, "head_dim": 64, "experts": 8, "top_k": 2}
 OTHERS = EngineConfig(model="")
@@ -73,6 +77,21 @@ def test_a_folder_of_ten_files_in_one_look(tmp_path: Path) -> None:
         assert costs is not None
         assert 0 < costs.least_bytes <= costs.budget_bytes
         assert costs.residency == 1, "what is free holds all of so small a model"
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_a_checkpoint_folder_has_its_costs_too(tiny_folder: TinyFolder, tmp_path: Path, is_packed: bool) -> None:
+    folder = shutil.copytree(tiny_folder("qwen3_moe"), tmp_path / "model")
+    if is_packed:
+        pack_matrices(folder, tmp_path / "plain")
+    entry = describe_model(folder, replace(OTHERS, backend="auto"))
+    assert (entry.is_supported, entry.reason, entry.backend) == (True, "", "ggml")
+    assert entry.costs is not None
+    assert entry.costs.residency == 1
+    assert ("F8_E4M3" in entry.formats) == is_packed
+    on_the_library = describe_model(folder, replace(OTHERS, backend="transformers"))
+    assert on_the_library.costs is None
+    assert on_the_library.reason == ("quantised weights (fp8) cannot be read" if is_packed else "")
 
 
 def test_costs_follow_the_budget(tmp_path: Path) -> None:

@@ -6,20 +6,21 @@ import numpy as np
 import pytest
 
 from engine.commands.bench.variants import Variant
-from engine.commands.bench.virtual_link import VirtualClock, VirtualLink
 from engine.commands.bench.virtual_run import StepTimes, VirtualRun
 from engine.commands.bench.workload import Task
 from offload.geometry import Geometry, LayerGeometry
 from offload.link.expert_link import DEMAND, PREFETCH
 from offload.replay.trace import NO_EXPERT, RoutingTrace
+from offload.replay.virtual_link import VirtualClock, VirtualLink
 
 MIB = 1 << 20
 NOWHERE = memoryview(b"")
+GEOMETRY = Geometry((LayerGeometry(0, 8, 2, 100),))
 
 
 def test_demand_goes_before_prefetch_and_what_runs_is_finished_first() -> None:
     clock = VirtualClock()
-    link = VirtualLink(clock, 100.0)
+    link = VirtualLink(clock, 100.0, GEOMETRY)
     running = link.submit(0, 1, NOWHERE, 100, PREFETCH)
     queued = link.submit(0, 2, NOWHERE, 100, PREFETCH)
     demanded = link.submit(0, 3, NOWHERE, 100, DEMAND)
@@ -34,7 +35,7 @@ def test_demand_goes_before_prefetch_and_what_runs_is_finished_first() -> None:
 
 def test_a_queued_copy_is_promoted_or_taken_back_and_a_running_one_is_not() -> None:
     clock = VirtualClock()
-    link = VirtualLink(clock, 100.0)
+    link = VirtualLink(clock, 100.0, GEOMETRY)
     running, first, second = (link.submit(0, expert, NOWHERE, 100, PREFETCH) for expert in range(3))
     link.promote(second)
     assert link.cancel(first)
@@ -48,7 +49,7 @@ def test_a_queued_copy_is_promoted_or_taken_back_and_a_running_one_is_not() -> N
 
 def test_eta_is_that_of_the_demand_queue_even_for_a_prefetch() -> None:
     clock = VirtualClock()
-    link = VirtualLink(clock, 100.0)
+    link = VirtualLink(clock, 100.0, GEOMETRY)
     running = link.submit(0, 0, NOWHERE, 100, DEMAND)
     prefetches = [link.submit(0, expert, NOWHERE, 100, PREFETCH) for expert in (1, 2)]
     demanded = link.submit(0, 3, NOWHERE, 100, DEMAND)

@@ -12,7 +12,7 @@ from transformers.integrations.moe import grouped_mm_experts_forward
 
 from engine.experts.formats.dense import DenseFormat
 from engine.experts.layer import LayerContext, MoeLayer
-from engine.experts.prefill import RingPrefill
+from engine.experts.ring_prefill import RingPrefill
 from engine.experts.step_state import StepState
 from engine.lookahead.prefetching import NoForecaster, Prefetching
 from offload.geometry import Geometry, LayerGeometry

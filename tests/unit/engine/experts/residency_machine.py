@@ -6,11 +6,13 @@ import random
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from engine.experts.prefill import ExpertPrefill, LayerPrefill, RingPrefill
+from engine.experts.prefill import ExpertPrefill, LayerPrefill
+from engine.experts.ring_prefill import RingPrefill
 from offload.counters import Counters
 from offload.errors import ExpertReadError, WaitCancelled
 from offload.geometry import Geometry, LayerGeometry, layer_staging_bytes, pool_bytes
@@ -233,7 +235,7 @@ class ResidencyMachine:
             absent = [expert for expert in experts if expert not in resident]
             served = []
             with closing(self.prefill.fetch(layer, absent, absent[::-1], num_tok)) as arriving:
-                for expert, slot, staged in arriving:
+                for expert, slot, staged in chain.from_iterable(arriving):
                     self.check()
                     served.append(expert)
                     if slot is not None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import random
+from itertools import chain
+
 import pytest
 
-from engine.experts.prefill import RingPrefill
+from engine.experts.ring_prefill import RingPrefill
 from offload.geometry import Geometry, LayerGeometry
 from offload.link.link import Link
 from offload.link.slot_pool import SlotPool
@@ -48,7 +51,7 @@ class Bench:
     def fetch(self, layer: int, experts: list[int], by_use: list[int] | None = None) -> list[int]:
         """Runs a layer's prefill to its end and checks every expert's bytes."""
         found = []
-        for fetched in self.prefill.fetch(layer, experts, by_use or experts, 100):
+        for fetched in chain.from_iterable(self.prefill.fetch(layer, experts, by_use or experts, 100)):
             held = fetched.staged if fetched.staged is not None else self.pool.memory(fetched.slot or 0)
             assert held.tolist() == [16 * layer + fetched.expert] * BYTES
             found.append(fetched.expert)
@@ -82,8 +85,8 @@ def test_empty_decode_slots_are_filled_with_the_most_used(slots: int) -> None:
     assert bench.fetch(0, everyone, by_use) == everyone
     while bench.link.queued:
         pass
-    is_ahead = any(layer == 1 for layer, _ in bench.source.read)
-    assert is_ahead == (slots == NUM_EXPERTS), "else it is not known yet which ones are to stay"
+    ahead = [expert for layer, expert in bench.source.read if layer == 1]
+    assert ahead == (everyone if slots == NUM_EXPERTS else []), "else it is not known yet which ones are to stay"
     bench.cache.settle(1)
     left = [expert for expert in everyone if not bench.cache.is_resident(1, expert)]
     assert bench.fetch(1, left, [expert for expert in by_use if expert in left]) == left
@@ -95,10 +98,57 @@ def test_empty_decode_slots_are_filled_with_the_most_used(slots: int) -> None:
 def test_a_prompt_given_up_leaves_nothing_locked_or_staged() -> None:
     bench = Bench(slots=3, is_cold=True)
     arriving = bench.prefill.fetch(0, list(range(NUM_EXPERTS)), list(range(NUM_EXPERTS)), 100)
-    for _ in range(NUM_EXPERTS - 1):
-        next(arriving)
+    found = 0
+    while found < NUM_EXPERTS - 4:
+        found += len(next(arriving))
     bench.prefill.abandon()
     bench.cache.release(0)
     assert bench.ring.num_free == RING
     assert bench.fetch(1, list(range(8))) == list(range(8))
+    bench.link.close()
+
+
+def test_where_all_experts_have_slots_the_next_absent_ones_are_on_their_way() -> None:
+    bench, everyone = Bench(NUM_EXPERTS, is_cold=True), list(range(NUM_EXPERTS))
+    arriving = bench.prefill.fetch(0, everyone, everyone, 100)
+    next(arriving)
+    assert (bench.cache.absent(1), bench.cache.absent(2)) == ([], everyone), "the last layer's wait"
+    bench.prefill.abandon()
+    bench.cache.release(0)
+    while bench.link.queued:
+        pass
+    assert bench.fetch(0, bench.cache.absent(0)) == bench.cache.absent(0)
+    bench.cache.check_integrity()
+    bench.link.close()
+
+
+def test_a_forecast_fills_empty_slots_early_with_the_most_used() -> None:
+    bench, everyone = Bench(3, is_cold=True), list(range(NUM_EXPERTS))
+    assert [bench.prefill.takes_forecast(layer) for layer in range(3)] == [False, True, False]
+    bench.prefill.forecast(1, [7, 1, 4, 0, 2, 9])
+    assert bench.fetch(0, everyone) == everyone
+    while bench.link.queued:
+        pass
+    ahead = [expert for layer, expert in bench.source.read if layer == 1]
+    assert {1, 4, 7} <= set(ahead) <= {0, 1, 2, 4, 7, 9}, "as far as the ring has room"
+    assert ahead == sorted(ahead)
+    assert not bench.prefill.takes_forecast(1)
+    assert bench.fetch(1, [0, 1, 3, 4, 5, 11]) == [0, 1, 3, 4, 5, 11], "7 and 9 got no token, 3 was not expected"
+    assert bench.cache.residents()[1] == (1, 4, 7)
+    assert bench.ring.num_free == RING
+    bench.link.close()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_the_forecast_every_expert_comes_in_order(seed: int) -> None:
+    chance = random.Random(seed)
+    bench = Bench(chance.choice([2, 5, NUM_EXPERTS]), is_cold=True)
+    for _ in range(4):
+        for layer in range(3):
+            used = sorted(chance.sample(range(NUM_EXPERTS), chance.randint(1, NUM_EXPERTS)))
+            if layer < 2:
+                bench.prefill.forecast(layer + 1, chance.sample(range(NUM_EXPERTS), chance.randint(0, NUM_EXPERTS)))
+            absent = [expert for expert in used if expert not in bench.cache.lock_resident(layer, used)]
+            assert bench.fetch(layer, absent, chance.sample(absent, len(absent))) == absent
+        assert bench.ring.num_free == RING
     bench.link.close()

@@ -55,7 +55,7 @@ def test_past_requests_are_kept_and_a_damaged_file_is_told_and_replaced(folder: 
     path.write_bytes(path.read_bytes()[:-100])
     with TinyBench(folder, strategy="moe-infinity") as bench:
         assert bench.engine.past_requests.collection.size == 0
-        assert any("written over" in notice for notice in bench.session.ready().notices)
+        assert any("kept beside" in notice for notice in bench.session.ready().notices)
         bench.ask(words(0, 6))
     with TinyBench(folder, strategy="moe-infinity") as bench:
         assert bench.engine.past_requests.collection.size == 1

@@ -15,6 +15,7 @@ from engine.profiles.predictor_store import PredictorStore, accuracy_in_words
 from engine.profiles.predictor_training import TrainingRules, train_predictor
 from offload.errors import ProfileError, WaitCancelled
 from offload.geometry import Geometry, LayerGeometry
+from offload.policies.forecast.selection_predictor import SelectionScorer
 from offload.policies.forecast.selections import SelectionForecaster
 from offload.policies.inputs import PolicyInputs
 from offload.replay.selection_statistics import accuracy_of
@@ -89,9 +90,12 @@ def test_folded_it_says_what_the_network_says() -> None:
     predictor = network.folded()
     with torch.no_grad():
         expected = network(ids[:1]).numpy()
-    for layer in range(1, 4):
-        found = predictor.scores([row.tolist() for row in ids[0, :layer]])
-        assert found == pytest.approx(expected[layer - 1], abs=1e-4)
+    scorer = SelectionScorer(predictor)
+    for _ in range(2):  # a token leaves nothing for the next
+        scorer.begin()
+        for layer in range(1, 4):
+            scorer.add(layer - 1, ids[0, layer - 1].tolist())
+            assert scorer.scores() == pytest.approx(expected[layer - 1], abs=1e-4)
 
 
 def test_too_little_and_a_stop_are_told() -> None:

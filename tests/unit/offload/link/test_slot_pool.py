@@ -12,7 +12,6 @@ def test_groups_number_their_slots_one_after_the_other():
     assert pool.num_slots == 5
     assert pool.num_groups == 3
     assert [list(pool.slots_of(group)) for group in range(3)] == [[0, 1], [], [2, 3, 4]]
-    assert [pool.group_of(slot) for slot in range(5)] == [0, 0, 2, 2, 2]
 
 
 def test_every_slot_starts_on_a_page_and_is_as_long_as_asked():

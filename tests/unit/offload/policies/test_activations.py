@@ -92,11 +92,29 @@ def test_eviction_takes_the_lowest_priority_and_late_layers_before_early_ones():
     inputs.activations.collection.add(MATHS)
     policy = make_eviction("activation", inputs)
     feed = RoutingFeed(inputs.observers)
-    feed.decoded(0, [0, 1])
     for name in [(0, 0), (0, 2), (1, 0), (2, 3), (2, 0)]:
         policy.enter(0, *name)
+    feed.decoded(0, [0, 1])
     assert policy.victims(0, 5, {(0, 0)}, None, 1) == [(2, 3), (1, 0), (0, 2), (2, 0)]
     assert policy.victims(0, 1, set(), None, 1) == [(2, 3)]
+
+
+def test_a_prefetch_is_not_evicted_before_its_layer():
+    inputs = PolicyInputs(GEOMETRY)
+    inputs.activations.collection.add(MATHS)
+    policy = make_eviction("activation", inputs)
+    feed = RoutingFeed(inputs.observers)
+    policy.enter(0, 2, 1)
+    for layer, experts in enumerate(([0, 1], [2, 3])):
+        feed.decoded(layer, experts)
+        policy.observe(layer, experts)
+        policy.enter(0, layer, experts[0])
+        policy.enter(0, 2, 0)
+        assert policy.victims(0, 4, set(), None, layer)[0] == (2, 1), "of the same layer, and in no prefetch"
+        assert policy.victims(0, 4, set(), None, layer)[-1] == (2, 0), "fetched for a layer that is still to come"
+    feed.decoded(2, [0, 1])
+    policy.observe(2, [0, 1])
+    assert policy.victims(0, 1, {(2, 1)}, None, 2) == [(2, 0)], "its layer has run"
 
 
 def test_without_past_requests_a_request_goes_by_itself_and_prefetches_nothing():

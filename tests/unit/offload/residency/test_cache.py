@@ -538,3 +538,15 @@ def test_a_wait_for_room_can_be_stopped_with_the_step_counted(new_bench):
     assert len(waited) == 1
     assert bench.cache.counters(0).cold_misses == 2
     assert bench.step(0, [4, 5]) == [4, 5]
+
+
+@pytest.mark.parametrize(("eviction", "left"), [("lru", {1, 2}), ("not-picked", set()), ("keep-none", set())])
+def test_what_a_prompt_leaves_stays_where_the_policy_keeps_it(new_bench, eviction, left):
+    bench = new_bench(eviction=eviction, shared=True)
+    bench.fill(0, [1, 2])
+    bench.fill(1, [3, 4])
+    bench.cache.drop_unwanted()
+    assert residents(bench) == left
+    assert bool(residents(bench, 1)) == bool(left)
+    bench.cache.check_integrity()
+    bench.step(0, [1, 5])

@@ -60,9 +60,10 @@ def test_a_key_that_is_not_computed_is_refused_by_name(tmp_path: Path, extra: di
     assert next(iter(extra)).removeprefix("qwen3moe.") in error.value.message
 
 
-def test_blocks_that_predict_further_tokens_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedModelError, match="nextn"):
-        gguf_spec(tmp_path, "glm4moe", mtp_layers=1)
+def test_blocks_that_predict_further_tokens_are_left_out(tmp_path: Path) -> None:
+    spec = gguf_spec(tmp_path, "glm4moe", layers=3, mtp_layers=1)
+    assert len(spec.layers) == 3
+    assert not any(name.startswith("blk.3.") for name in spec.resident())
 
 
 def test_a_missing_tensor_is_named(tmp_path: Path) -> None:

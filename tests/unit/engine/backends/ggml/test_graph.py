@@ -57,6 +57,8 @@ def test_shapes_and_types_are_checked(builder: GraphBuilder) -> None:
         lambda: builder.product_by_head(builder.new(F32, 16, 5, 3), heads),
         lambda: builder.concat(rows, builder.new(F32, 64, 4)),
         lambda: builder.gated(rows, matrix),
+        lambda: builder.descending(ids),
+        lambda: builder.softmax(builder.new(F16, 64, 3)),
         lambda: builder.rows_of(builder.new(F16, 64, 9), 4, 0, 10),
         lambda: builder.strided(4096, F32, (8, 8), 2, 8 * 8 * 4 - 1),
         lambda: builder.new_at(0, F32, 4),
@@ -80,6 +82,24 @@ def test_a_product_is_what_numpy_says_and_lands_where_it_is_placed(builder: Grap
     scratch.allocate(graph)
     compute.run(graph)
     assert np.allclose(values(raw, np.float32, 3, 8), rows @ weight.T, atol=1e-4)
+    compute.close()
+    scratch.close()
+
+
+def test_an_order_is_by_value_and_a_softmax_adds_up_to_one(builder: GraphBuilder) -> None:
+    ggml = load_library()
+    logits = np.random.default_rng(1).standard_normal((2, 100)).astype(np.float32)
+    memory = Memory(4096)
+    order_at, order = memory.take(800)
+    shares_at, shares = memory.take(800)
+    rows = builder.new_at(logits.ctypes.data, F32, 100, 2)
+    placed = builder.placed(builder.descending(rows), order_at), builder.placed(builder.softmax(rows), shares_at)
+    graph, compute, scratch = builder.graph(*placed), Compute(ggml), Scratch(ggml)
+    scratch.allocate(graph)
+    compute.run(graph)
+    assert np.array_equal(values(order, np.int32, 2, 100), np.argsort(-logits, axis=1))
+    raised = np.exp(logits)
+    assert np.allclose(values(shares, np.float32, 2, 100), raised / raised.sum(axis=1, keepdims=True), atol=1e-6)
     compute.close()
     scratch.close()
 

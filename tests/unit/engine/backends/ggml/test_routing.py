@@ -52,3 +52,13 @@ def test_only_experts_of_the_best_groups_are_chosen(best: int, groups: set[int])
     assert scores is not None
     assert set(np.flatnonzero(np.isfinite(selected)).tolist()) == groups
     assert np.isfinite(scores).all()
+
+
+@pytest.mark.parametrize("scoring", [SOFTMAX, SOFTMAX_OF_CHOSEN, SIGMOID])
+@pytest.mark.parametrize("normalises", [False, True])
+def test_a_token_is_weighed_without_arrays_as_a_prompt_is(scoring: str, normalises: bool) -> None:
+    routing = Routing(RouterSpec(scoring, normalises, 1.5), 3, None)
+    for logits in (LOGITS, LOGITS * 1e4):  # no exponential overflows
+        experts, weights = routing.choose(logits)
+        weighed = routing.weigh_token(logits[0].tolist(), experts[0].tolist())
+        assert np.allclose(weighed, weights[0], rtol=1e-5)

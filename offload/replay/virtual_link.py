@@ -1,4 +1,4 @@
-"""A link on a virtual clock: a copy takes its bytes over a given bandwidth; there are no threads, and no bytes move."""
+"""Links without threads, over which no bytes move: copies land when they are waited for, or on a virtual clock."""
 
 from __future__ import annotations
 
@@ -6,62 +6,51 @@ from collections import deque
 from collections.abc import Callable
 
 from offload.errors import ExpertReadError
+from offload.geometry import Geometry
 from offload.link.expert_link import DEMAND, PREFETCH, ExpertCopy
 
 
-class VirtualClock:
-    """Seconds; advanced by the code that computes or waits."""
-
-    def __init__(self) -> None:
-        self.now_s = 0.0
-
-    def __call__(self) -> float:
-        """As `perf_counter`."""
-        return self.now_s
-
-
 class VirtualCopy:
-    """An ExpertCopy whose `wait` advances the clock."""
+    """An ExpertCopy of a link below."""
 
     __slots__ = (
         *("layer", "expert", "num_bytes", "moved_bytes", "priority", "is_started", "is_done", "error"),
         *("_link", "end_s", "submitted_s"),
     )
 
-    def __init__(self, link: VirtualLink, layer: int, expert: int, num_bytes: int, priority: int) -> None:
+    def __init__(self, link: StillLink, layer: int, expert: int, num_bytes: int, priority: int) -> None:
         self.layer, self.expert, self.num_bytes, self.priority = layer, expert, num_bytes, priority
         self.moved_bytes = 0
         self.is_started = self.is_done = False
         self.error: ExpertReadError | None = None
-        self.submitted_s, self.end_s = link.clock.now_s, 0.0
+        self.submitted_s = self.end_s = 0.0
         self._link = link
 
     def wait(self, is_cancelled: Callable[[], bool] | None = None) -> float:
-        """See ExpertCopy; advances the clock, and ignores `is_cancelled`."""
+        """See ExpertCopy; ignores `is_cancelled`."""
         if self.error is not None:
             raise self.error
-        return self._link.wait_for(self)
+        return 0.0 if self.is_done else self._link.wait_for(self)
 
     def finish(self, error: ExpertReadError | None = None) -> None:
         """The copy has landed, or failed."""
         self.moved_bytes, self.error, self.is_done = 0 if error else self.num_bytes, error, True
 
 
-class VirtualLink:
-    """An ExpertLink: one bus, demand before prefetch, as `Link` with one thread."""
+class StillLink:
+    """An ExpertLink without time: a copy lands when it is waited for, a prefetch when `land` says so. A copy has the
+    geometry's bytes, whatever memory it is given."""
 
-    def __init__(self, clock: VirtualClock, bytes_per_s: float) -> None:
-        self.clock = clock
-        self._bytes_per_s = bytes_per_s
+    bytes_per_s: float | None = None
+
+    def __init__(self, geometry: Geometry) -> None:
+        self._expert_bytes = [layer.expert_bytes for layer in geometry.layers]
         self._queues: dict[int, deque[VirtualCopy]] = {DEMAND: deque(), PREFETCH: deque()}
-        self._running: VirtualCopy | None = None
-        self._free_s = 0.0
 
     def submit(self, layer: int, expert: int, destination: memoryview, num_bytes: int, priority: int) -> VirtualCopy:
         """See ExpertLink; `destination` is not written."""
-        copy = VirtualCopy(self, layer, expert, num_bytes, priority)
+        copy = VirtualCopy(self, layer, expert, self._expert_bytes[layer], priority)
         self._queues[priority].append(copy)
-        self.catch_up()
         return copy
 
     def promote(self, copy: ExpertCopy) -> bool:
@@ -89,10 +78,50 @@ class VirtualLink:
             queue.remove(own)
         return own
 
-    @property
-    def bytes_per_s(self) -> float | None:
-        """The bandwidth given."""
-        return self._bytes_per_s
+    def demand_eta_s(self, copy: ExpertCopy) -> float | None:
+        """See ExpertLink; not known."""
+        return None
+
+    def wait_for(self, copy: VirtualCopy) -> float:
+        """Lands a queued copy; returns the seconds waited."""
+        self._queues[copy.priority].remove(copy)
+        copy.finish()
+        return 0.0
+
+    def land(self, num_copies: int) -> None:
+        """Lands the first prefetches of the queue."""
+        for copy in list(self._queues[PREFETCH])[: max(num_copies, 0)]:
+            self.wait_for(copy)
+
+
+class VirtualClock:
+    """Seconds; advanced by the code that computes or waits."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        """As `perf_counter`."""
+        return self.now_s
+
+
+class VirtualLink(StillLink):
+    """One bus on a virtual clock, demand before prefetch, as `Link` with one thread: a copy takes its bytes over a
+    given bandwidth, and waiting for it advances the clock."""
+
+    def __init__(self, clock: VirtualClock, bytes_per_s: float, geometry: Geometry) -> None:
+        super().__init__(geometry)
+        self.clock = clock
+        self.bytes_per_s: float = bytes_per_s
+        self._running: VirtualCopy | None = None
+        self._free_s = 0.0
+
+    def submit(self, layer: int, expert: int, destination: memoryview, num_bytes: int, priority: int) -> VirtualCopy:
+        """See ExpertLink."""
+        copy = super().submit(layer, expert, destination, num_bytes, priority)
+        copy.submitted_s = self.clock.now_s
+        self.catch_up()
+        return copy
 
     def demand_eta_s(self, copy: ExpertCopy) -> float | None:
         """See ExpertLink; exact."""
@@ -106,7 +135,7 @@ class VirtualLink:
             if other is copy:
                 break
             ahead_bytes += other.num_bytes
-        return running_s + (ahead_bytes + copy.num_bytes) / self._bytes_per_s
+        return running_s + (ahead_bytes + copy.num_bytes) / self.bytes_per_s
 
     def catch_up(self) -> None:
         """Starts and ends the copies that are due by now."""
@@ -125,7 +154,7 @@ class VirtualLink:
                 return
             self._running = queue.popleft()
             self._running.is_started = True
-            self._running.end_s = start_s + self._running.num_bytes / self._bytes_per_s
+            self._running.end_s = start_s + self._running.num_bytes / self.bytes_per_s
 
     def pass_time(self, seconds: float) -> None:
         """Advances the clock; copies due meanwhile start and end."""
