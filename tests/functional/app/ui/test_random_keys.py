@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from textual import events, screen
+from textual import events
 from textual.widgets import Input, TextArea
 
 from app.storage.records import ASSISTANT, USER, ChatRecord, TurnRecord
@@ -50,7 +50,7 @@ class QuickEngine(ScriptedEngine):
 
 @pytest.fixture
 def engine_type(monkeypatch: pytest.MonkeyPatch) -> type[FakeEngine]:
-    monkeypatch.setattr(screen, "UPDATE_PERIOD", _FRAME_S)
+    monkeypatch.setattr("textual.screen.UPDATE_PERIOD", _FRAME_S)
     monkeypatch.setattr(chat_app, "_BEAT_S", _BEAT_S)
     monkeypatch.setattr(confirm, "_ALONE_S", _ALONE_S)
     return QuickEngine
@@ -144,9 +144,9 @@ class Session:
     async def _settle(self) -> None:
         """Until the app has nothing left to do but to wait. What waits for the screen to be drawn need not."""
         await _idle()
-        shown = self._stage.app.screen
-        if shown._callbacks:
-            shown._on_timer_update()
+        screen = self._stage.app.screen
+        if screen._callbacks:
+            screen._on_timer_update()
             await _idle()
 
     def _split(self) -> None:
