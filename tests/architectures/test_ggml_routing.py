@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
+from engine.arrays import Array
 from engine.backends.ggml.decoder import GgmlDecoder
+from engine.commands.verify.layers import LayerCalls, RecordingCalls
+from engine.experts.layer import MoeLayer
 from tests.architectures.test_ggml_exact import open_model
 from tests.gguf_files import write_gguf
 
@@ -23,16 +25,15 @@ def test_a_step_chooses_and_predicts_by_the_routers_definition(
     lookahead, routings, checked = decoder.lookahead, decoder._routings, {"chosen": 0, "predicted": 0}
     predict = lookahead.predict
 
-    def checked_layer(number: int, layer: Any) -> Any:
-        def call(hidden: np.ndarray, index: np.ndarray, weights: np.ndarray, **options: bool) -> Any:
-            if len(index) == 1 and engine.state.is_decode:
-                expected = routings[number].choose(decoder._token.logits)
-                assert np.array_equal(index, expected[0])
-                assert np.allclose(weights, expected[1], rtol=1e-6)
-                checked["chosen"] += 1
-            return layer(hidden, index, weights, **options)
+    compute = MoeLayer.__call__
 
-        return call
+    def checked_layer(layer: MoeLayer, hidden: Array, index: Array, weights: Array, **options: bool) -> Array:
+        if len(index) == 1 and engine.state.is_decode:
+            expected = routings[layer.number].choose(decoder._token.logits)
+            assert np.array_equal(index, expected[0])
+            assert np.allclose(weights, expected[1], rtol=1e-6)
+            checked["chosen"] += 1
+        return compute(layer, hidden, index, weights, **options)
 
     def checked_predict(layer: int, ahead: int) -> list[int]:
         correction = lookahead._corrections[ahead].get(layer)
@@ -45,7 +46,7 @@ def test_a_step_chooses_and_predicts_by_the_routers_definition(
         return predicted
 
     monkeypatch.setattr(lookahead, "predict", checked_predict)
-    decoder.layers.update({number: checked_layer(number, layer) for number, layer in decoder.layers.items()})
+    monkeypatch.setattr(MoeLayer, "__call__", checked_layer)
     try:
         engine.greedy_ids([3, 1, 4, 1, 5, 9], 40)
         learned = [each for row in lookahead._corrections for each in row.values() if each.is_used]
@@ -54,3 +55,15 @@ def test_a_step_chooses_and_predicts_by_the_routers_definition(
     assert checked["chosen"] >= 39
     assert checked["predicted"] >= 39
     assert learned, "predictions were corrected"
+
+
+def test_the_calls_of_layers_can_be_recorded(tmp_path: Path) -> None:
+    """A decoder asks more of a layer than to be called."""
+    engine = open_model(write_gguf(tmp_path / "model.gguf", "qwen3moe", "F16", layers=4), residency=0.4)
+    checks = [LayerCalls() for _ in engine.layers]
+    try:
+        with RecordingCalls(engine, checks):
+            engine.greedy_ids(list(range(40)), 2)
+    finally:
+        engine.close()
+    assert [len(check.calls) for check in checks] == [2] * len(checks)

@@ -61,20 +61,25 @@ class RecordingCalls:
 
     def __enter__(self) -> None:
         for number, layer in enumerate(self._engine.layers):
-            self._engine.backend.bind(number, self._recorder(layer, self._checks[number]))  # type: ignore[arg-type]
+            self._engine.backend.bind(number, _RecordedLayer(layer, self._checks[number]))  # type: ignore[arg-type]
 
     def __exit__(self, *exc: object) -> None:
         for number, layer in enumerate(self._engine.layers):
             self._engine.backend.bind(number, layer)
 
-    @staticmethod
-    def _recorder(layer: MoeLayer, check: LayerCalls) -> Callable[..., Array]:
-        def record(hidden: Array, index: Array, weights: Array, **options: bool) -> Array:
-            out = layer(hidden, index, weights, **options)
-            check.calls.append((copied(hidden), copied(index), copied(weights), copied(out)))
-            return out
 
-        return record
+class _RecordedLayer:
+    """A MoE layer that keeps what it is called with. To a decoder it is a layer that takes no forecast."""
+
+    takes_forecast = False
+
+    def __init__(self, layer: MoeLayer, check: LayerCalls) -> None:
+        self._layer, self._check = layer, check
+
+    def __call__(self, hidden: Array, index: Array, weights: Array, **options: bool) -> Array:
+        out = self._layer(hidden, index, weights, **options)
+        self._check.calls.append((copied(hidden), copied(index), copied(weights), copied(out)))
+        return out
 
 
 def _library_agrees(engine: OffloadedModel, withheld: WithheldModule, check: LayerCalls) -> list[bool]:
