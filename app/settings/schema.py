@@ -40,6 +40,7 @@ def _engine(
     high: float | None = None,
     choices: tuple[str, ...] = (),
     flags: str = "",
+    acts: str = "Acts once the model is loaded again.",
 ) -> Setting:
     """A setting of `EngineConfig`: its field and flag have the setting's name unless told, its default the field's."""
     table, _, name = key.partition(".")
@@ -47,7 +48,7 @@ def _engine(
     if default is None and isinstance(own := _DEFAULTS[field], str | int | float):
         default = own
     given = tuple(flags.split()) or (_flag(name),)
-    return Setting(key, title, meaning, group, kind, default, unset, low, high, choices, given, field)
+    return Setting(key, title, meaning, group, kind, default, unset, low, high, choices, given, field, acts)
 
 
 def _sampling(
@@ -106,7 +107,7 @@ SETTINGS: tuple[Setting, ...] = (
          "Model and memory", Kind.FOLDERS, unset="none"),
     _engine("offload.mode", "Mode",
             "How a chat begins: exact, or approximate, where a missed expert of low score may be replaced.",
-            Kind.CHOICE, choices=(config.EXACT, config.APPROX)),
+            Kind.CHOICE, choices=(config.EXACT, config.APPROX), acts="Acts at once."),
     _engine("offload.alpha", "Alpha",
             "Under APPROX: a missed expert is replaced when its score is above the best not chosen one's by this much"
             " at most.",
@@ -114,7 +115,8 @@ SETTINGS: tuple[Setting, ...] = (
     _engine("offload.strategy", "Strategy",
             "The system that is run: how prompts load experts, which slots there are, what is evicted, what is"
             " prefetched. The next four settings replace parts of it.",
-            Kind.CHOICE, choices=config.STRATEGIES),
+            Kind.CHOICE, choices=config.STRATEGIES,
+            acts="Acts from the next answer on; nothing is loaded again."),
     _engine("offload.prefill", "Prefill",
             "How a prompt loads its missing experts: full-layer loads whole layers, ring the experts that are needed,"
             " pipeline the same with one ahead; auto takes full-layer where two buffers are affordable.",

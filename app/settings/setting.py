@@ -59,6 +59,8 @@ class Setting:
     """As it is typed on the command line, the long form last; empty: not there."""
     field: str = ""
     """Of `EngineConfig`, or of `SamplingConfig` for those of the sampling; empty: the engine is not told."""
+    acts: str = ""
+    """When a change acts, for a person; empty where that is at once, or with the next load."""
 
     @property
     def table(self) -> str:
@@ -97,7 +99,7 @@ class Setting:
 
     @property
     def is_engine(self) -> bool:
-        """A change acts once the model is loaded again."""
+        """It says how a model is loaded and run."""
         return bool(self.field) and not self.is_sampling
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 
 from app.telemetry.event_log import EventLog
@@ -41,6 +42,15 @@ class PanelHistory:
             if isinstance(event, EngineReady):
                 self.ready = event
                 self._start()
+
+    def follow(self, ready: EngineReady) -> None:
+        """Take in what is loaded, if it is news. The same model under another strategy is no load: the figures begin
+        again, and nothing is logged."""
+        if self.ready is None or replace(self.ready, effective=ready.effective) != ready:
+            self.note([ready])
+        elif self.ready is not ready:
+            self.ready = ready
+            self._start()
 
     def see(self, snapshot: Snapshot) -> None:
         """Take in a state."""

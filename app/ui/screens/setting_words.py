@@ -78,8 +78,8 @@ def detail(row: Setting, settings: Settings, key_map: KeyMap) -> Content:
     """Its value where the list may cut it, meaning, range and default, what wins over it, when a change acts."""
     default = row.text(row.default) or row.unset
     about = [f"{row.range_text[:1].upper()}{row.range_text[1:]}. Default: {default}."]
-    if row.is_engine:
-        about.append("Acts once the model is loaded again.")
+    if row.acts:
+        about.append(row.acts)
     lines: list[str | tuple[str, str]] = [(row.meaning, ""), "\n", (" ".join(about), "$quiet")]
     value = visible(value_text(row, settings, key_map))
     if len(value) > _SURELY_SHOWN and row.kind is not Kind.LONG_TEXT:  # whose editor shows it

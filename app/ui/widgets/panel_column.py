@@ -53,7 +53,9 @@ class PanelColumn(Vertical):
     def set_model(self, ready: EngineReady) -> None:
         """Take what the figures need to know about the model."""
         if self.history.ready is not ready:
-            self.note([ready])
+            self.history.follow(ready)
+            if self.display:
+                self.query_one(EventsPanel).tell()
 
     def note(self, happened: list[Event]) -> None:
         """Take in the engine's events."""

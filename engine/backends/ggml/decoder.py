@@ -6,7 +6,6 @@ Prefill goes layer by layer over the whole prompt, attention in chunks, so that 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import closing
 
 import numpy as np
 
@@ -20,8 +19,8 @@ from engine.backends.ggml.kv_cache import KvCache, SeenRows
 from engine.backends.ggml.layer_graph import MAX_TENSORS, Addresses, Asked, LayerGraphBuilder
 from engine.backends.ggml.library import Ggml
 from engine.backends.ggml.lookahead import MAX_AHEAD, GgmlLookahead
-from engine.backends.ggml.memory import Memory, values
 from engine.backends.ggml.model_spec import ModelSpec
+from engine.backends.ggml.prompt_forecast import PromptForecast
 from engine.backends.ggml.prompt_states import PromptStates, chunks_of, num_experts_of
 from engine.backends.ggml.routing import LogitsTap, Routing
 from engine.backends.ggml.step_memory import StepMemory
@@ -54,6 +53,7 @@ class GgmlDecoder(DecodeLoop):
         self._embedding, self._chunk_tok = embedding, min(chunk_tok, context_tok)
         self.cache: KvCache = KvCache(ggml, spec, context_tok, self._chunk_tok, kv_type)
         self._graphs = LayerGraphBuilder(spec, place, self.cache.layers)
+        self._forecast = PromptForecast(ggml, spec, routings, self._graphs, compute, scratch, self._chunk_tok)
         self._moe_number = {layer: number for number, layer in enumerate(spec.moe_layers)}
         self._routings = routings
         self.taps = [LogitsTap(routing) for routing in routings]
@@ -81,7 +81,6 @@ class GgmlDecoder(DecodeLoop):
         self._prompt: PromptStates | None = None
         self._step_inputs, self._chunk_inputs = ForwardInputs(self.cache, 1), ForwardInputs(self.cache, chunk_tok)
         self._results = StepMemory(spec, MAX_AHEAD)
-        self._forecast_memory = Memory(4 * num_experts_of(spec) * chunk_tok)
 
     # -- decode -------------------------------------------------------------------------------------------------------
 
@@ -230,29 +229,17 @@ class GgmlDecoder(DecodeLoop):
                     raise WaitCancelled("Stopped.")
             moe = self._moe_number.get(number)
             if moe is not None:
-                self._forecast(moe + 1, states)
+                self._forecast.tell(moe + 1, self.layers.get(moe + 1), states)
                 self._experts(moe, states, states.residual, only_last=number == len(self._spec.layers) - 1)
         self._token.residual[:] = states.residual[-1:]
-        self._run_once(lambda builder: self._graphs.head(builder, self._token.residual_at, self._results.logits_at))
+        at = self._token.residual_at, self._results.logits_at
+        self._run_once(lambda builder: self._graphs.head(builder, *at))
         return self._results.logits
-
-    def _forecast(self, moe: int, states: PromptStates) -> None:
-        """Tells a MoE layer which experts it will probably use, by its router on the last tokens' residuals as they are
-        before the layer before it."""
-        layer = self.layers.get(moe)
-        if layer is None or not layer.takes_forecast:
-            return
-        number, count = self._spec.moe_layers[moe], min(len(states.residual), self._chunk_tok)
-        residual_at = states.residual_at + (len(states.residual) - count) * self._spec.hidden_dim * 4
-        at = self._forecast_memory.address
-        self._run_once(lambda builder: self._graphs.asks_for_prompt(builder, number, residual_at, count, at))
-        num_experts = len(self._spec.layers[number].experts)
-        logits = self._forecast_memory.bytes[: 4 * num_experts * count]
-        layer.forecast(self._routings[moe].choose(values(logits, np.float32, count, num_experts))[0])
 
     def _chunk(self, number: int, states: PromptStates, first: int, count: int, start: int) -> None:
         """One layer on `count` tokens of the prompt, from its `first` on; the prompt begins at position `start`."""
-        seen, at = self._chunk_inputs.write(start + first, count), self._addresses(states, first, self._chunk_inputs)
+        seen = self._chunk_inputs.write(start + first, count)
+        at = self._addresses(states, first, self._chunk_inputs)
         self._run_once(lambda builder: self._graphs.layer(builder, number, at, count, seen))
 
     def run_at(self, past_tok: int) -> int:
@@ -267,11 +254,12 @@ class GgmlDecoder(DecodeLoop):
         return past_tok + count
 
     def _run_once(self, build: Callable[[GraphBuilder], int]) -> None:
-        """Runs a graph that `build` makes and that is not kept."""
-        with closing(GraphBuilder(self._ggml, MAX_TENSORS, 1, MAX_TENSORS)) as builder:
-            graph = build(builder)
-            self._scratch.allocate(graph)
+        builder = GraphBuilder(self._ggml, MAX_TENSORS, 1, MAX_TENSORS)
+        try:
+            self._scratch.allocate(graph := build(builder))
             self._compute.run(graph)
+        finally:
+            builder.close()
 
     def _addresses(self, states: PromptStates, first: int, inputs: ForwardInputs) -> Addresses:
         hidden, experts = self._spec.hidden_dim * 4, num_experts_of(self._spec) * 4

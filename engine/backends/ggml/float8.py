@@ -10,8 +10,6 @@ from typing import Final
 
 import numpy as np
 
-_ROWS_AT_ONCE: Final = 128
-
 
 def _e4m3() -> np.ndarray:
     codes = np.arange(256)
@@ -29,20 +27,17 @@ _VALUES: Final = _e4m3()
 def write_bfloat16(codes: np.ndarray, scales: np.ndarray, block: tuple[int, int], target: np.ndarray) -> None:
     """Writes codes [rows, columns] times their block's scale to `target`, uint16 [rows * columns], rounded to the
     nearest. scales: float32 [blocks of rows, blocks of columns]; blocks at the end may be smaller."""
-    num_rows, num_columns = codes.shape
-    block_rows, block_columns = block
-    out, scales = target.reshape(num_rows, num_columns), np.where(np.isnan(scales), np.float32(np.nan), scales)
-    for first in range(0, num_rows, _ROWS_AT_ONCE):
-        rows = slice(first, min(first + _ROWS_AT_ONCE, num_rows))
-        by_row = scales[np.arange(rows.start, rows.stop) // block_rows]
-        values = _VALUES.take(codes[rows], mode="clip")
-        values *= by_row.repeat(block_columns, axis=1)[:, :num_columns]
-        out[rows] = _rounded(values)
+    out, tables = target.reshape(codes.shape), _rounded(scales[..., None] * _VALUES)
+    for row, by_column in enumerate(tables):
+        rows = slice(row * block[0], (row + 1) * block[0])
+        for column, table in enumerate(by_column):
+            place = rows, slice(column * block[1], (column + 1) * block[1])
+            out[place] = table.take(codes[place], mode="clip")
 
 
 def _rounded(values: np.ndarray) -> np.ndarray:
-    """float32 -> uint16: the nearest BF16, ties to even. Overwrites `values`."""
+    """float32 -> uint16: the nearest BF16, ties to even; NaN is one of its own."""
     bits = values.view(np.uint32)
-    bits += 0x7FFF + (bits >> 16 & 1)
-    upper: np.ndarray = (bits >> 16).astype(np.uint16)
+    upper: np.ndarray = (bits + (0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+    upper[np.isnan(values)] = 0x7FC0
     return upper

@@ -94,3 +94,15 @@ def test_a_state_seen_before_is_passed_over_and_a_new_model_starts_afresh() -> N
     assert not history.outcomes.samples
     history.see(state)
     assert len(history.outcomes.samples) == 1
+
+
+def test_the_same_model_under_another_strategy_is_no_load() -> None:
+    history = PanelHistory()
+    history.follow(READY)
+    num_lines = len(history.log.lines)
+    history.see(_served(9))
+    history.follow(replace(READY, effective=(("strategy", "lfu"),)))
+    assert len(history.log.lines) == num_lines
+    assert history.snapshot is None, "the figures begin again"
+    history.follow(replace(READY, model_name="other"))
+    assert len(history.log.lines) > num_lines
