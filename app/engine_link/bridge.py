@@ -54,10 +54,6 @@ class EngineLink(Protocol):
     def is_alive(self) -> bool:
         """The process runs."""
 
-    @property
-    def exit_note(self) -> str:
-        """Why the process ended."""
-
     def begin_close(self) -> None:
         """Ask the process to end; never waits."""
 

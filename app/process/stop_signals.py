@@ -29,11 +29,6 @@ class Stopped(KeyboardInterrupt):
         super().__init__(f"ended by {signal.Signals(number).name}")
         self.number = number
 
-    @property
-    def exit_code(self) -> int:
-        """What a shell calls the end by this signal."""
-        return exit_code_of(self.number)
-
 
 def exit_code_of(number: int) -> int:
     """The exit code of a program that a signal ends."""

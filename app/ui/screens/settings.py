@@ -73,10 +73,6 @@ class SettingsScreen(Screen[None]):
             options.scroll_home(animate=False)
         self._show_detail()
 
-    def refresh_bar(self) -> None:
-        """Say again what a change means for the model that runs."""
-        self._show_detail()
-
     def on_input_changed(self, event: Input.Changed) -> None:
         self.show(is_search=bool(event.value.strip()))
 

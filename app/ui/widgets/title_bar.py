@@ -71,10 +71,10 @@ class TitleBar(Horizontal):
         yield ModeBadge("mode-badge")
 
     def show_chat(self, domain: str, model: str, version: tuple[int, int] = (1, 1), preset: str = "") -> None:
-        """Name the chat, its preset, and which of its versions it is where there are several."""
+        """Name the chat, which of its versions it is where there are several, and its preset. The end may be cut."""
         parts: list[str | tuple[str, str]] = [("moe-chat", "bold $primary"), (" · ", "$faint"), domain]
-        parts += [(" · ", "$faint"), visible(preset)] if preset else []
         parts += [(" · ", "$faint"), "version {} of {}".format(*version)] if version[1] > 1 else []
+        parts += [(" · ", "$faint"), visible(preset)] if preset else []
         parts += [(" · ", "$faint"), (model, "$quiet")] if model else []
         self._update("#title", Content.assemble(*parts))
 

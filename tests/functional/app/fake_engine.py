@@ -191,7 +191,6 @@ class FakeEngine:
         self.is_started = False
         self.is_closed = False
         self.has_died = False
-        self.exit_note = ""
         self.profiles: tuple[ProfileState, ...] = ()
         self.load_id: int | None = None
         """The id of the last load."""
@@ -271,7 +270,6 @@ class FakeEngine:
     def die(self) -> None:
         """The process is gone."""
         self.has_died = True
-        self.exit_note = "killed by signal 9"
         self.tell(
             Failed(
                 None,
