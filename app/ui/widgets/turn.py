@@ -156,13 +156,14 @@ class AnswerTurn(Vertical, TurnWidget, can_focus=True):
     def __init__(self, exchange: Exchange, *, shows_thinking: bool) -> None:
         super().__init__()
         self.exchange = exchange
-        self._shows_thinking = shows_thinking
+        self._markers = Static(id="markers", markup=False)
+        self._thinking = ThinkingBlock(is_open=shows_thinking)
         self._num_shown = 0
         """Characters of the live answer that are on screen."""
 
     def compose(self) -> ComposeResult:
-        yield Static(id="markers", markup=False)
-        yield ThinkingBlock(is_open=self._shows_thinking)
+        yield self._markers
+        yield self._thinking
         if self.exchange.is_live:
             yield self._live()
         else:
@@ -194,12 +195,12 @@ class AnswerTurn(Vertical, TurnWidget, can_focus=True):
     @property
     def parts(self) -> dict[str, TextLines]:
         answer = next(iter(self.query(FinishedAnswer)), None)
-        return {THINKING: self.query_one(ThinkingBlock)} | ({ANSWER: answer} if answer is not None else {})
+        return {THINKING: self._thinking} | ({ANSWER: answer} if answer is not None else {})
 
     @property
     def is_thinking_open(self) -> bool:
         """What the model thought is shown."""
-        return any(block.is_open for block in self.query(ThinkingBlock))
+        return self._thinking.is_open
 
     def open_part(self, part: str) -> None:
         if part == THINKING:
@@ -215,7 +216,7 @@ class AnswerTurn(Vertical, TurnWidget, can_focus=True):
 
     def show_thinking(self) -> None:
         """What the model thought so far."""
-        exchange, block = self.exchange, self.query_one(ThinkingBlock)
+        exchange, block = self.exchange, self._thinking
         answer = exchange.answer
         block.display = answer is not None and bool(answer.thinking.strip())
         if answer is None or not block.display:
@@ -227,7 +228,7 @@ class AnswerTurn(Vertical, TurnWidget, can_focus=True):
 
     def show_changes(self) -> None:
         """The changes that happened within the answer."""
-        line, answer = self.query_one("#markers", Static), self.exchange.answer
+        line, answer = self._markers, self.exchange.answer
         changes = footnote.changes(answer) if answer is not None else []
         line.update(Content.styled("⇄ " + "  ·  ".join(map(visible, changes)), "$approx"))
         line.display = bool(changes)
@@ -236,6 +237,8 @@ class AnswerTurn(Vertical, TurnWidget, can_focus=True):
         """Freeze the answer as its record has it, and put what it cost below it."""
         with self.app.batch_update():
             await self.query("LiveAnswer, FinishedAnswer, .answer-error, FootnoteLines").remove()
+            if not self.is_shown:  # its chat was left meanwhile
+                return
             await self.mount_all(self._finished())
             self.show_changes()
             self.show_thinking()
@@ -244,11 +247,12 @@ class AnswerTurn(Vertical, TurnWidget, can_focus=True):
         """Go on writing."""
         with self.app.batch_update():
             await self.query("FinishedAnswer, .answer-error, FootnoteLines").remove()
-            await self.mount(self._live())
+            if self.is_shown:
+                await self.mount(self._live())
 
     def toggle_thinking(self, is_open: bool | None = None) -> None:
         """Open or fold what the model thought; None: the other."""
-        self.query_one(ThinkingBlock).toggle(is_open)
+        self._thinking.toggle(is_open)
 
     def toggle_fold(self) -> None:
         self.toggle_thinking()

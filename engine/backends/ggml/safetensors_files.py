@@ -10,8 +10,8 @@ from engine.backends.ggml.number_formats import formats_in_words
 from engine.backends.ggml.safetensors_model import read_safetensors_model
 from engine.backends.ggml.tokenizer_of_folder import TokenizerOfFolder
 from engine.checkpoint.config_file import read_config_file
+from engine.checkpoint.finite_values import tensors_not_finite
 from engine.checkpoint.shards import choose_shards
-from engine.checkpoint.stored_tensors import tensors_not_finite
 from engine.sampling.defaults import ModelDefaults, read_model_defaults
 
 

@@ -18,9 +18,9 @@ from engine.backends.transformers.expert_store import ExpertStore
 from engine.backends.transformers.inspection import InspectedModel, formats_of
 from engine.backends.transformers.meta_model import MetaModel, load_weights
 from engine.backends.transformers.stored_weights import WithheldModule, is_experts_module, withhold
+from engine.checkpoint.finite_values import tensors_not_finite
 from engine.checkpoint.index import TensorEntry
 from engine.checkpoint.shards import choose_shards
-from engine.checkpoint.stored_tensors import tensors_not_finite
 from engine.errors import CheckpointError, MoeChatError
 from engine.experts.formats.dense import DenseFormat
 from engine.plan.model_plan import ModelPlan
