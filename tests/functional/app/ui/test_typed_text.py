@@ -339,3 +339,9 @@ async def test_a_key_with_alt_is_no_text_as_terminals_send_it(stage: Stage) -> N
     for letter in "qkz":  # no key, no key, undo
         stage.app.post_message(events.Key(f"alt+{letter}", letter))
     await prompt_is(stage, "")
+
+
+async def test_what_had_the_focus_and_is_gone_leaves_it_to_the_prompt(stage: Stage) -> None:
+    await stage.open_chat()
+    stage.app.screen.set_focus(None)
+    await stage.until(lambda: isinstance(stage.app.focused, Prompt), "no key would be heard")
