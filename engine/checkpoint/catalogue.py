@@ -17,6 +17,7 @@ from typing import Any, Final
 from engine.checkpoint.config_file import read_config_file
 from engine.checkpoint.config_summary import has_config, summarise_config
 from engine.checkpoint.cross_check import contradiction
+from engine.checkpoint.format_shares import shares_in_words
 from engine.checkpoint.gguf.header import GgufFile, read_gguf
 from engine.checkpoint.gguf.location import find_gguf, model_name
 from engine.checkpoint.gguf.split_files import MissingParts
@@ -26,7 +27,7 @@ from engine.checkpoint.header import TruncatedFile, read_header
 from engine.checkpoint.hub_cache import hub_cache as hub_cache  # the place, read from here by the app
 from engine.checkpoint.hub_cache import repositories
 from engine.checkpoint.model_entry import Costs as Costs  # the values, read from here by the app
-from engine.checkpoint.model_entry import Examine, Examined, FolderHeaders, shares_in_words
+from engine.checkpoint.model_entry import Examine, Examined, FolderHeaders
 from engine.checkpoint.model_entry import ModelEntry as ModelEntry
 from engine.checkpoint.shards import Shards, choose_shards, pickled_file
 from engine.checkpoint.stored_tensors import Placed

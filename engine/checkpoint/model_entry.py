@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
+from engine.checkpoint.format_shares import shares_of
 from engine.checkpoint.gguf.header import GgufFile
 from engine.checkpoint.stored_tensors import Placed
-
-_WHOLE: Final = 0.995
-"""A share that is all but everything is not told."""
-_WORTH_NAMING: Final = 0.01
-"""Of the bytes: norms and routers in float32 are not what a model is known by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +59,9 @@ class FolderHeaders(NamedTuple):
     folder: Path
     tensors: Sequence[Placed]
 
-    def shares(self) -> list[tuple[str, float]]:
+    def shares(self) -> tuple[tuple[str, float], ...]:
         """(format, its share of the bytes), the largest first; without those of less than a hundredth."""
-        sizes: Counter[str] = Counter()
-        for _, tensor in self.tensors:
-            sizes[tensor.dtype] += tensor.num_bytes
-        total = sizes.total() or 1
-        return [(name, size / total) for name, size in sizes.most_common() if size >= _WORTH_NAMING * total]
+        return shares_of((tensor.dtype, tensor.num_bytes) for _, tensor in self.tensors)
 
 
 Examine = Callable[[GgufFile | FolderHeaders], "Examined"]
@@ -85,8 +76,3 @@ class Examined(NamedTuple):
     costs: Costs | None = None
     has_tokenizer: bool = False
     """One was given beside the file."""
-
-
-def shares_in_words(shares: Iterable[tuple[str, float]]) -> str:
-    """`Q4_K 72%, Q6_K 27%`, or the only format."""
-    return ", ".join(f"{name} {share:.0%}" if share < _WHOLE else name for name, share in shares)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any, Final
@@ -10,7 +9,9 @@ from typing import Any, Final
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
+
+from tests.architectures.packed_checkpoint import save_both
 
 _VALUES: Final = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
 _EXPERTS: Final = re.compile(r"(.+\.mlp\.experts\.(?:gate_up|down)_proj)")
@@ -31,15 +32,7 @@ def pack_experts(folder: Path, plain: Path) -> None:
         scales = random.integers(122, 126, blocks.shape[:3], dtype=np.uint8)
         packed[f"{name}_blocks"], packed[f"{name}_scales"] = torch.from_numpy(blocks), torch.from_numpy(scales)
         unpacked[name] = torch.from_numpy(_floats(blocks, scales)).transpose(1, 2).contiguous()
-    save_file(packed, file, {"format": "pt"})
-    plain.mkdir()
-    for each in folder.iterdir():
-        if each != file:
-            (plain / each.name).write_bytes(each.read_bytes())
-    save_file(unpacked, plain / file.name, {"format": "pt"})
-    config = json.loads((folder / "config.json").read_text())
-    config["quantization_config"] = {"quant_method": "mxfp4"}
-    (folder / "config.json").write_text(json.dumps(config))
+    save_both(folder, plain, packed, unpacked, {"quant_method": "mxfp4"})
 
 
 def _floats(blocks: NDArray[np.uint8], scales: NDArray[np.uint8]) -> NDArray[np.float32]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Final
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
+
+from tests.architectures.packed_checkpoint import save_both
 
 BLOCK: Final = (40, 24)
 """Rows and columns: blocks at the end are smaller."""
@@ -36,13 +37,5 @@ def pack_matrices(folder: Path, plain: Path, by_row: bool = False) -> None:
         codes = (weight / spread).clamp(-_LARGEST, _LARGEST).to(torch.float8_e4m3fn)
         packed[name], packed[name + ("_scale" if by_row else "_scale_inv")] = codes, scales
         unpacked[name] = (codes.float() * spread).to(torch.bfloat16).float()
-    save_file(packed, file, {"format": "pt"})
-    plain.mkdir()
-    for each in folder.iterdir():
-        if each != file:
-            (plain / each.name).write_bytes(each.read_bytes())
-    save_file(unpacked, plain / file.name, {"format": "pt"})
-    config = json.loads((folder / "config.json").read_text())
     method = "compressed-tensors" if by_row else "fp8"
-    config["quantization_config"] = {"quant_method": method, "weight_block_size": list(BLOCK)}
-    (folder / "config.json").write_text(json.dumps(config))
+    save_both(folder, plain, packed, unpacked, {"quant_method": method, "weight_block_size": list(BLOCK)})

@@ -15,6 +15,7 @@ from engine.backends.ggml.embedding import Embedding
 from engine.backends.ggml.forward_inputs import ForwardInputs
 from engine.backends.ggml.graph import GraphBuilder
 from engine.backends.ggml.graph_parts import Place
+from engine.backends.ggml.graph_run import run_once
 from engine.backends.ggml.kv_cache import KvCache, SeenRows
 from engine.backends.ggml.layer_graph import MAX_TENSORS, Addresses, Asked, LayerGraphBuilder
 from engine.backends.ggml.library import Ggml
@@ -254,12 +255,7 @@ class GgmlDecoder(DecodeLoop):
         return past_tok + count
 
     def _run_once(self, build: Callable[[GraphBuilder], int]) -> None:
-        builder = GraphBuilder(self._ggml, MAX_TENSORS, 1, MAX_TENSORS)
-        try:
-            self._scratch.allocate(graph := build(builder))
-            self._compute.run(graph)
-        finally:
-            builder.close()
+        run_once(self._ggml, self._compute, self._scratch, MAX_TENSORS, build)
 
     def _addresses(self, states: PromptStates, first: int, inputs: ForwardInputs) -> Addresses:
         hidden, experts = self._spec.hidden_dim * 4, num_experts_of(self._spec) * 4

@@ -9,6 +9,7 @@ import numpy as np
 
 from engine.backends.ggml.compute import Compute, Scratch
 from engine.backends.ggml.graph import GraphBuilder
+from engine.backends.ggml.graph_run import run_once
 from engine.backends.ggml.library import Ggml
 from engine.backends.ggml.memory import Memory, values
 from engine.backends.ggml.model_spec import ModelSpec
@@ -61,13 +62,10 @@ class Embedding:
         if len(tokens) == 1 and address == self._one_at:
             self._compute.run(self._one)
             return
-        builder = GraphBuilder(self._ggml, 8, 1, 8)
-        try:
-            graph = self._graph(builder, len(tokens), address)
-            self._scratch.allocate(graph)
-            self._compute.run(graph)
-        finally:
-            builder.close()
+        run_once(
+            *(self._ggml, self._compute, self._scratch, 8),
+            lambda builder: self._graph(builder, len(tokens), address),
+        )
 
     def keep_graph(self, address: int) -> None:
         """Builds the graph that reads one row to `address` once for all: decode reads a row a token."""

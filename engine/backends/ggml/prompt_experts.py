@@ -15,6 +15,7 @@ import numpy as np
 from engine.backends.ggml.compute import Compute, Scratch
 from engine.backends.ggml.expert_network import MAX_TENSORS, ExpertNetwork, Slots
 from engine.backends.ggml.graph import GraphBuilder, Tensor
+from engine.backends.ggml.graph_run import run_once
 from engine.backends.ggml.library import Ggml
 from engine.backends.ggml.tensor_types import F32, I32, K_QUANTS, MXFP4
 
@@ -45,20 +46,18 @@ class PromptExperts:
         is_right = 0 < len(experts) <= MAX_EXPERTS and min(counts) > 0 and sum(counts) == len(hidden) <= MAX_ROWS
         if not is_right or hidden.dtype != np.float32:
             raise ValueError(f"{len(hidden)} rows of {hidden.dtype} for experts on {counts} rows")
-        builder = GraphBuilder(self._ggml, MAX_TENSORS * len(experts), 1, MAX_TENSORS * len(experts))
-        try:
-            slots = _evenly_spaced([slot for slot, _ in experts], self._network.slot_bytes)
-            if self._is_by_number and slots is not None:
-                numbers = [(slot - slots.base) // slots.stride for slot, _ in experts]
-                ids = np.repeat(np.array(numbers, np.int32), counts)
-                outputs = [self._by_number(builder, slots, hidden, ids, out)]
-            else:
-                outputs = self._one_by_one(builder, experts, hidden, out)
-            graph = builder.graph(*outputs)
-            self._scratch.allocate(graph)
-            self._compute.run(graph)
-        finally:
-            builder.close()
+        slots = _evenly_spaced([slot for slot, _ in experts], self._network.slot_bytes) if self._is_by_number else None
+        ids = np.empty(0, np.int32)  # outlives the graph, which reads it
+        if slots is not None:
+            numbers = [(slot - slots.base) // slots.stride for slot, _ in experts]
+            ids = np.repeat(np.array(numbers, np.int32), counts)
+
+        def build(builder: GraphBuilder) -> int:
+            if slots is not None:
+                return builder.graph(self._by_number(builder, slots, hidden, ids, out))
+            return builder.graph(*self._one_by_one(builder, experts, hidden, out))
+
+        run_once(self._ggml, self._compute, self._scratch, MAX_TENSORS * len(experts), build)
         return out
 
     def _by_number(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from engine.backends.ggml.compute import Compute, Scratch
-from engine.backends.ggml.graph import GraphBuilder
+from engine.backends.ggml.graph_run import run_once
 from engine.backends.ggml.layer_graph import MAX_TENSORS, LayerGraphBuilder
 from engine.backends.ggml.library import Ggml
 from engine.backends.ggml.memory import Memory, values
@@ -47,11 +47,8 @@ class PromptForecast:
         residual_at = states.residual_at + (num_tok - count) * 4 * self._spec.hidden_dim
         num_experts = len(self._spec.layers[number].experts)
         memory = Memory(4 * num_experts * count)
-        builder = GraphBuilder(self._ggml, MAX_TENSORS, 1, MAX_TENSORS)
-        try:
-            graph = self._graphs.asks_for_prompt(builder, number, residual_at, count, memory.address)
-            self._scratch.allocate(graph)
-            self._compute.run(graph)
-        finally:
-            builder.close()
+        run_once(
+            *(self._ggml, self._compute, self._scratch, MAX_TENSORS),
+            lambda builder: self._graphs.asks_for_prompt(builder, number, residual_at, count, memory.address),
+        )
         return values(memory.bytes, np.float32, count, num_experts)

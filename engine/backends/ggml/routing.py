@@ -18,7 +18,7 @@ class Routing:
 
     def __init__(self, spec: RouterSpec, top_k: int, correction: np.ndarray | None) -> None:
         self._spec, self._correction = spec, correction
-        self.top_k = self._top_k = top_k
+        self.top_k = top_k
         self._ranks_as_logits = correction is None and spec.num_groups == spec.num_groups_used
 
     def choose(self, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -29,7 +29,7 @@ class Routing:
             return np.concatenate(experts), np.concatenate(weights)
         scoring = self._spec.scoring
         ranked = logits if scoring == SOFTMAX_OF_CHOSEN or self._ranks_as_logits else self.selected_by(logits)
-        experts = _largest(ranked, self._top_k)
+        experts = _largest(ranked, self.top_k)
         return experts, self.weigh(logits, experts)
 
     def weigh(self, logits: np.ndarray, experts: np.ndarray) -> np.ndarray:
@@ -75,7 +75,7 @@ class Routing:
     def best(self, logits: np.ndarray) -> list[int]:
         """The experts that logits [1, experts] choose, best first."""
         ranked = logits if self._ranks_as_logits else self.selected_by(logits)
-        experts: list[int] = _largest(ranked, self._top_k)[0].tolist()
+        experts: list[int] = _largest(ranked, self.top_k)[0].tolist()
         return experts
 
     def _scores(self, logits: np.ndarray) -> np.ndarray:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Final, NamedTuple
 
 from engine.checkpoint.architectures import DENSE, GGUF_FAMILIES
+from engine.checkpoint.format_shares import shares_of
 from engine.checkpoint.gguf.header import GgufFile
 from engine.checkpoint.gguf.metadata import Metadata
 from engine.checkpoint.gguf.values import Strings
@@ -14,8 +14,6 @@ from offload.bounded_json import shown
 
 _MAX_COUNT = 1 << 20
 _WITH_OR_WITHOUT_EXPERTS: Final = "llama"
-_WORTH_NAMING: Final = 0.01
-"""Of the bytes: norms and routers in float32 are not what a file is known by."""
 _TOKENS: Final = "tokenizer.ggml.tokens"
 
 
@@ -55,11 +53,7 @@ def summary_of(file: GgufFile) -> GgufSummary:
 
 def formats_of(file: GgufFile) -> tuple[tuple[str, float], ...]:
     """(format, its share of the bytes), the largest first; without those of less than a hundredth."""
-    sizes: Counter[str] = Counter()
-    for tensor in file.tensors.values():
-        sizes[tensor.type_name] += tensor.num_bytes
-    total = sizes.total() or 1
-    return tuple((name, size / total) for name, size in sizes.most_common() if size >= _WORTH_NAMING * total)
+    return shares_of((tensor.type_name, tensor.num_bytes) for tensor in file.tensors.values())
 
 
 def require_runnable(file: GgufFile, has_tokenizer: bool = False) -> None:
