@@ -239,11 +239,6 @@ class ChatScreen(PanelledScreen):
             sheet.leave()
             await self.app.pop_screen()
 
-    def leave_panels(self) -> None:
-        """The focus back to the prompt; a turn keeps it."""
-        if self.turn_actions.focused is None:
-            super().leave_panels()
-
     async def action_stop(self) -> None:
         """One step back: to the prompt; there, out of the list of commands, then out of finding; only then stop."""
         prompt, offered = self.prompt, self.query_one(CommandList)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from textual import events
 from textual.reactive import reactive
 from textual.screen import Screen
+from textual.widget import Widget
 
 from app.ui.screens.layer_detail import LayerDetail
 from app.ui.screens.panel_view import PanelView
@@ -45,6 +46,7 @@ class PanelledScreen(Screen[None]):
         if is_wide != self._is_wide:
             self._is_wide = is_wide
             self.panel_mode = self._chosen_modes[is_wide]
+            self._keep_focus_shown()
 
     def watch_panel_mode(self, old: str, new: str) -> None:
         self.remove_class(f"panels-{old}")
@@ -54,8 +56,28 @@ class PanelledScreen(Screen[None]):
         latest = self.query_one(PanelColumn).history.snapshot
         if new == "compact" and latest is not None:
             self.query_one(StatusLine).show(latest)
-        if self.is_mounted and not self.panels_cover:
+        self._keep_focus_shown()
+
+    def _keep_focus_shown(self) -> None:
+        """The focus at once to what is going to be shown: what is hidden would give it away late, when it may be back
+        there."""
+        if not self.is_mounted:
+            return
+        column = self.query_one(PanelColumn)
+        if self.panels_cover:
+            if not column.has_focus_within:
+                column.take_focus()
+        elif column.has_focus_within or self.focused is None:
             self.leave_panels()
+
+    def watch_focused(self, focused: Widget | None) -> None:
+        if focused is None:
+            self.call_after_refresh(self._take_free_focus)
+
+    def _take_free_focus(self) -> None:
+        """Where nothing has the focus, as after the turn that had it was deleted, keys would not be heard."""
+        if self.focused is None and self.app.app_focus:
+            self._keep_focus_shown()
 
     @property
     def panels_cover(self) -> bool:
@@ -79,7 +101,7 @@ class PanelledScreen(Screen[None]):
 
     def leave_panels(self) -> None:
         """The focus back to where it belongs."""
-        self.query_one("#prompt").focus()
+        self.set_focus(self.query_one("#prompt"), scroll_visible=False)
 
     def action_cycle_panels(self) -> None:
         """Panels full, as one line, or off."""

@@ -98,7 +98,8 @@ class TypingApp(App[None]):
         """Whether text arrives where it belongs now. Moves the focus into the screen's text field, if it has one."""
         if isinstance(screen, TakesAllKeys):
             return not isinstance(screen, Confirm)
-        if isinstance(screen.focused, Input | TextArea):
+        focused = screen.focused
+        if isinstance(focused, Input | TextArea) and all(node.display for node in focused.ancestors_with_self):
             return True
         if isinstance(screen, HasTextField):
             field: Widget | None = screen.text_field()

@@ -96,4 +96,4 @@ class PanelColumn(Vertical):
 
     def take_focus(self) -> None:
         """The focus to the first panel."""
-        self.query_one(ResidencyMap).focus()
+        self.screen.set_focus(self.query_one(ResidencyMap))

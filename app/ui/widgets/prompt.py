@@ -10,7 +10,6 @@ from textual.actions import SkipAction
 from textual.binding import BindingType
 from textual.message import Message
 from textual.strip import Strip
-from textual.widget import Widget
 
 from app.chat.attachments import dropped
 from app.chat.pasted import PastedTexts
@@ -57,18 +56,6 @@ class Prompt(TextField):
         self._place = len(self._history.texts)
         self._draft = ""
         self._pasted = PastedTexts()
-
-    def on_mount(self) -> None:
-        self.watch(self.screen, "focused", self._note_focus, init=False)
-
-    def _note_focus(self, focused: Widget | None) -> None:
-        if focused is None:
-            self.call_after_refresh(self._take_free_focus)
-
-    def _take_free_focus(self) -> None:
-        """Where nothing has the focus, as after the turn that had it was deleted, keys belong here."""
-        if self.is_attached and self.screen.focused is None and self.app.app_focus:
-            self.screen.set_focus(self, scroll_visible=False)
 
     @property
     def whole_text(self) -> str:

@@ -345,3 +345,36 @@ async def test_what_had_the_focus_and_is_gone_leaves_it_to_the_prompt(stage: Sta
     await stage.open_chat()
     stage.app.screen.set_focus(None)
     await stage.until(lambda: isinstance(stage.app.focused, Prompt), "no key would be heard")
+
+
+@pytest.mark.parametrize("size", [(80, 24)])
+async def test_text_typed_while_panels_cover_is_seen(stage: Stage) -> None:
+    await stage.open_chat()
+    await stage.pilot.press("f4", "f4")
+    await stage.until(lambda: stage.chat.panels_cover)
+    assert not isinstance(stage.app.focused, Prompt)
+    burst(stage, "seen")
+    await stage.see("seen")
+    await prompt_is(stage, "seen")
+
+
+@pytest.mark.parametrize("size", [(80, 24)])
+async def test_covered_and_uncovered_at_once_the_focus_stays_where_text_goes(stage: Stage) -> None:
+    await stage.open_chat()
+    for _ in range(20):
+        stage.chat.panel_mode = "full"
+        burst(stage, "x")
+        await stage.pilot.pause()
+    await prompt_is(stage, "x" * 20)
+    await stage.pilot.pause(0.3)
+    await prompt_is(stage, "x" * 20)
+
+
+async def test_a_window_that_narrows_over_chosen_panels_takes_the_focus_to_them(stage: Stage) -> None:
+    await stage.open_chat()
+    stage.app.screen._chosen_modes[False] = "full"
+    await stage.pilot.resize_terminal(80, 24)
+    await stage.until(lambda: stage.chat.panels_cover)
+    await stage.until(lambda: not isinstance(stage.app.focused, Prompt))
+    burst(stage, "seen")
+    await stage.see("seen")
