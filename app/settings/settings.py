@@ -19,6 +19,7 @@ from engine.errors import ConfigError
 DEMO_RESIDENCY = 0.5
 """The demo fits into memory; half of its experts are kept out so that offloading really happens."""
 
+_WELCOME_ASKS = ("model.name", "model.memory", "model.residency")
 _EXCLUSIVE = {"model.memory": "model.residency", "model.residency": "model.memory"}
 
 
@@ -48,8 +49,9 @@ class Settings:
     def __init__(self, file: SettingsFile, given: Mapping[str, Given] | None = None) -> None:
         """`given` holds values by setting key."""
         self.file = file
-        self.is_first_run = not file.exists
         self._given = dict(given or {})
+        self.is_first_run = not file.exists and self._given.keys().isdisjoint(_WELCOME_ASKS)
+        """The app asks for the model and the memory, unless this run's command line or environment says."""
         self._stored: dict[str, Value] = {}
         tables, problems, self._lines = file.read()
         self.problems: list[str] = list(problems)

@@ -42,6 +42,16 @@ def test_without_a_file_the_defaults_are_those_of_the_command_line(path: Path) -
     assert settings.sampling() == SamplingConfig()
 
 
+@pytest.mark.parametrize("argv", ["-m owner/model", "--memory 6GiB", "--residency 25%"])
+def test_a_first_run_that_says_what_to_load_is_asked_nothing(path: Path, argv: str) -> None:
+    assert not settings_of(path, argv).is_first_run
+    assert settings_of(path, "--temperature 0").is_first_run
+
+
+def test_a_first_run_whose_environment_names_the_model_is_asked_nothing(path: Path) -> None:
+    assert not settings_of(path, MOE_CHAT_MODEL="owner/model").is_first_run
+
+
 def test_each_default_is_valid_and_each_option_exists() -> None:
     flags = [f"{setting.flag}=1" for setting in SETTINGS if setting.flags]
     known = vars(cli.build_parser().parse_args(flags))
