@@ -40,7 +40,7 @@ class CompareScreen(AboutChat, ModalScreen[None]):
     ACTION_SCOPE: ClassVar[str] = "compare"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_of("compare")]
     HORIZONTAL_BREAKPOINTS = [(0, "-stacked"), (100, "-beside")]  # noqa: RUF012
-    VERTICAL_BREAKPOINTS = [(0, "-flat"), (24, "-tall")]  # noqa: RUF012
+    VERTICAL_BREAKPOINTS = [(0, "-flat"), (16, "-low"), (24, "-tall")]  # noqa: RUF012
 
     def __init__(self, question: str, answers: Callable[[], Compared]) -> None:
         """`answers` gives the two as they are now."""

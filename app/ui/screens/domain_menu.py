@@ -49,7 +49,7 @@ class DomainMenu(Screen[Domain | None]):
 
     AUTO_FOCUS = "DomainList"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (104, "-wide")]  # noqa: RUF012
-    VERTICAL_BREAKPOINTS = [(0, "-flat"), (22, "-tall")]  # noqa: RUF012
+    VERTICAL_BREAKPOINTS = [(0, "-flat"), (16, "-low"), (22, "-tall")]  # noqa: RUF012
     ACTION_SCOPE: ClassVar[str] = "menu"
     BINDINGS: ClassVar[list[BindingType]] = [
         *bindings_of("menu"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from textual import events
+from textual.geometry import Size
 from textual.reactive import reactive
 from textual.screen import Screen
 from textual.widget import Widget
@@ -18,35 +19,42 @@ from engine.events import Event, Snapshot
 WIDE = 100
 """Columns from which the panels have room beside the chat."""
 
+SMALLEST = (60, 16)
+"""Columns and rows below which there are no panels."""
+
 PANEL_MODES = ("full", "compact", "off")
+_NARROW_MODES = ("compact", "full", "off")
+"""The order where panels cover the chat: from the line that they are at first to whole ones."""
 
 
 class PanelledScreen(Screen[None]):
     """Folds its PanelColumn and StatusLine; what the user chose for a width is kept when the width comes back."""
 
-    HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (WIDE, "-wide"), (150, "-huge")]  # noqa: RUF012
-    VERTICAL_BREAKPOINTS = [(0, "-flat"), (16, "-short"), (30, "-medium"), (37, "-tall")]  # noqa: RUF012
+    HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (SMALLEST[0], "-narrow"), (WIDE, "-wide"), (150, "-huge")]  # noqa: RUF012
+    VERTICAL_BREAKPOINTS = [(0, "-flat"), (SMALLEST[1], "-short"), (30, "-medium"), (37, "-tall")]  # noqa: RUF012
 
     panel_mode: reactive[str] = reactive("full", init=False)
     _is_wide: bool | None = None
+    _is_too_small = False
 
     def __init__(self) -> None:
         super().__init__()
         self._chosen_modes = {True: "full", False: "compact"}
 
     async def on_mount(self) -> None:
-        self._fold(self.app.size.width)
+        self._fold(self.app.size)
         self.add_class(f"panels-{self.panel_mode}")
 
     def on_resize(self, event: events.Resize) -> None:
-        self._fold(event.size.width)
+        self._fold(event.size)
 
-    def _fold(self, width: int) -> None:
-        is_wide = width >= WIDE
+    def _fold(self, size: Size) -> None:
+        self._is_too_small = size.width < SMALLEST[0] or size.height < SMALLEST[1]
+        is_wide = size.width >= WIDE
         if is_wide != self._is_wide:
             self._is_wide = is_wide
             self.panel_mode = self._chosen_modes[is_wide]
-            self._keep_focus_shown()
+        self._keep_focus_shown()
 
     def watch_panel_mode(self, old: str, new: str) -> None:
         self.remove_class(f"panels-{old}")
@@ -60,7 +68,9 @@ class PanelledScreen(Screen[None]):
 
     def _keep_focus_shown(self) -> None:
         """The focus at once to what is going to be shown: what is hidden would give it away late, when it may be back
-        there."""
+        there. One class covers the chat, set here: those of the size come later than the panels' own, and the two
+        together would hide for a moment what is to be shown."""
+        self.set_class(self.panels_cover, "panels-cover")
         if not self.is_mounted:
             return
         column = self.query_one(PanelColumn)
@@ -84,11 +94,6 @@ class PanelledScreen(Screen[None]):
         """The panels have taken the place of everything else."""
         return self.panel_mode == "full" and not self._is_wide and not self._is_too_small
 
-    @property
-    def _is_too_small(self) -> bool:
-        """Below 60 x 16 there are no panels."""
-        return self.has_class("-tiny") or self.has_class("-flat")
-
     def show_panels(self, snapshot: Snapshot) -> None:
         """Let the panels see a state, and draw those that are displayed."""
         self.query_one(PanelColumn).show(snapshot)
@@ -104,11 +109,12 @@ class PanelledScreen(Screen[None]):
         self.set_focus(self.query_one("#prompt"), scroll_visible=False)
 
     def action_cycle_panels(self) -> None:
-        """Panels full, as one line, or off."""
+        """Panels full, as one line, or off; where they cover the chat, from the line to full ones."""
         if self._is_too_small:
-            self.notify("Panels need a terminal of 60 x 16 at least.", timeout=3)
+            self.notify("Panels need a terminal of {} x {} at least.".format(*SMALLEST), timeout=3)
             return
-        self.panel_mode = PANEL_MODES[(PANEL_MODES.index(self.panel_mode) + 1) % len(PANEL_MODES)]
+        modes = PANEL_MODES if self._is_wide else _NARROW_MODES
+        self.panel_mode = modes[(modes.index(self.panel_mode) + 1) % len(modes)]
 
     def action_to_panels(self) -> None:
         """The focus into the panels; from there back."""

@@ -27,7 +27,7 @@ class SettingsScreen(Screen[None]):
     """The list of settings. A change is saved, and told to `changed`, as soon as it is made."""
 
     AUTO_FOCUS = "#settings-search"
-    VERTICAL_BREAKPOINTS = [(0, "-flat"), (22, "-tall")]  # noqa: RUF012
+    VERTICAL_BREAKPOINTS = [(0, "-flat"), (16, "-low"), (22, "-tall")]  # noqa: RUF012
     ACTION_SCOPE: ClassVar[str] = "settings"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_of("settings")]
 

@@ -61,7 +61,7 @@ class Welcome(Screen[dict[str, Value | None] | None]):
     """Dismisses with the settings that were chosen, or with None where the user went back."""
 
     AUTO_FOCUS = "ModelList"
-    VERTICAL_BREAKPOINTS = [(0, "-flat"), (22, "-tall")]  # noqa: RUF012
+    VERTICAL_BREAKPOINTS = [(0, "-flat"), (16, "-low"), (22, "-tall")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "choose", "Choose", key_display="enter"),
         Binding("tab", "app.focus_next", "Type it"),

@@ -163,7 +163,7 @@ async def test_what_f4_chose_comes_back_with_the_width(stage: Stage) -> None:
     await stage.pilot.press("f4")
     await stage.until(lambda: stage.chat.query_one(StatusLine).display and not column.display)
     await stage.pilot.resize_terminal(80, 24)
-    await stage.pilot.press("f4", "f4")
+    await stage.pilot.press("f4")
     await stage.until(lambda: column.display)
     await stage.pilot.resize_terminal(120, 40)
     await stage.until(lambda: stage.chat.panel_mode == "compact")

@@ -13,6 +13,7 @@ from app.ui.screens.domain_menu import DomainMenu
 from app.ui.screens.model_picker import ModelPicker
 from app.ui.screens.settings import SettingsScreen
 from app.ui.widgets.decision_bar import DecisionBar
+from app.ui.widgets.panel_column import PanelColumn
 from app.ui.widgets.prompt import Prompt
 from app.ui.widgets.turn import AnswerTurn
 from engine.api import Cancel
@@ -350,7 +351,7 @@ async def test_what_had_the_focus_and_is_gone_leaves_it_to_the_prompt(stage: Sta
 @pytest.mark.parametrize("size", [(80, 24)])
 async def test_text_typed_while_panels_cover_is_seen(stage: Stage) -> None:
     await stage.open_chat()
-    await stage.pilot.press("f4", "f4")
+    await stage.pilot.press("f4")
     await stage.until(lambda: stage.chat.panels_cover)
     assert not isinstance(stage.app.focused, Prompt)
     burst(stage, "seen")
@@ -368,6 +369,15 @@ async def test_covered_and_uncovered_at_once_the_focus_stays_where_text_goes(sta
     await prompt_is(stage, "x" * 20)
     await stage.pilot.pause(0.3)
     await prompt_is(stage, "x" * 20)
+
+
+@pytest.mark.parametrize("size", [(80, 24)])
+async def test_a_window_that_widens_leaves_the_focus_in_the_prompt(stage: Stage) -> None:
+    await stage.open_chat()
+    await stage.pilot.resize_terminal(120, 40)
+    await stage.until(lambda: stage.chat.query_one(PanelColumn).size.width)
+    await stage.pilot.pause(0.3)
+    assert isinstance(stage.app.focused, Prompt)
 
 
 async def test_a_window_that_narrows_over_chosen_panels_takes_the_focus_to_them(stage: Stage) -> None:
