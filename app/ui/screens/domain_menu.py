@@ -41,7 +41,7 @@ def _masthead() -> Content:
     )
 
 
-_QUESTION = Content.assemble(("What is this chat about?", "bold"), ("   enter chooses, or type a message", "$quiet"))
+_QUESTION = Content.assemble(("What is this chat about?", "bold"), ("   enter, or type a message", "$quiet"))
 
 
 class DomainMenu(Screen[Domain | None]):

@@ -95,6 +95,7 @@ class EditQuestion(AboutChat, ModalScreen[str | None]):
 class TextSheet(AboutChat, ModalScreen[None]):
     """Lines to read."""
 
+    AUTO_FOCUS = ".sheet"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,enter", "dismiss(None)", "Close")]
 
     def __init__(self, title: str, lines: list[str]) -> None:
@@ -102,7 +103,7 @@ class TextSheet(AboutChat, ModalScreen[None]):
         self._title, self._lines = title, lines
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="sheet"):
+        with VerticalScroll(classes="sheet"):
             yield Static(visible(self._title), classes="sheet-title", markup=False)
             yield Static(visible("\n".join(self._lines)), markup=False)
             yield Static("esc closes", classes="sheet-close")

@@ -57,12 +57,14 @@ class CommandList(Widget):
             style = "bold $primary" if here else "$foreground"
             parts = [("▸ " if here else "  ", "$primary"), (visible(text).ljust(width + 2), style)]
             lines.append(Content.assemble(*parts, (visible(meaning), "$quiet")))
+        if len(self._completions) > MAX_SHOWN:
+            lines.append(Content.styled(f"  {self._place + 1} of {len(self._completions)}", "$quiet"))
         return Content("\n").join(lines)
 
     def on_click(self, event: Click) -> None:
         """A click chooses."""
         number = self._window + event.y
-        if number < len(self._completions):
+        if event.y < MAX_SHOWN and number < len(self._completions):
             self.post_message(self.Chosen(self._completions[number]))
 
     @property

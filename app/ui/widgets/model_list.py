@@ -36,7 +36,7 @@ def _line(entry: ModelEntry, current: str, width: int) -> Content:
     mark = "▸ " if entry.location == current else "  "
     name = f"{_title(entry):<{width}}  "
     if not entry.is_supported:
-        return Content.assemble(("✕ ", "$faint"), (name, "$faint"), (visible(entry.reason), "$quiet"))
+        return Content.assemble(("✕ ", "$quiet"), (name, "$quiet"), (visible(entry.reason), "$quiet"))
     note = model_shape(entry) or "built on first use" if entry.location == DEMO_MODEL else model_shape(entry)
     costs = f"\n  {visible(about)}" if (about := model_costs(entry)) else ""
     return Content.assemble((mark, "$primary"), (name, "bold"), (note + costs, "$quiet"))
@@ -84,7 +84,7 @@ class ModelList(OptionList):
             Option(_line(entry, self._current, width), disabled=not entry.is_supported) for entry in self.entries
         )
         if any(entry.costs for entry in self.entries):
-            self.add_option(Option(Content.styled(f"  {COSTS_EXPLAINED}", "$faint"), disabled=True))
+            self.add_option(Option(Content.styled(f"  {COSTS_EXPLAINED}", "$quiet"), disabled=True))
         places = [place for place, entry in enumerate(self.entries) if entry.location == before and entry.is_supported]
         self.highlighted = next(iter(places), 0)
 

@@ -62,21 +62,44 @@ def is_nearly_full(used_tok: int, total_tok: int) -> bool:
     return total_tok > 0 and used_tok >= _NEARLY_FULL * total_tok
 
 
+class ChatTitle(Widget):
+    """What this chat is. Where that is too long, the program's name goes first, then the words of the version."""
+
+    def __init__(self, widget_id: str | None = None) -> None:
+        super().__init__(id=widget_id)
+        self._wordings: list[Content] = []
+        """The same, from long to short."""
+
+    def show(self, wordings: list[Content]) -> None:
+        """Show the first of these that fits; the end of the last may be cut."""
+        if wordings != self._wordings:
+            self._wordings = wordings
+            self.refresh()
+
+    def render(self) -> Content:
+        fitting = (content for content in self._wordings if content.cell_length <= self.content_size.width)
+        return next(fitting, self._wordings[-1] if self._wordings else Content())
+
+
+def _joined(*parts: Content | str | tuple[str, str]) -> Content:
+    contents = [Content.assemble(part) for part in parts]
+    return Content.styled(" · ", "$faint").join(content for content in contents if content)
+
+
 class TitleBar(Horizontal):
     """App, domain and model at the left; context and mode at the right."""
 
     def compose(self) -> ComposeResult:
-        yield Static(id="title", markup=False)
+        yield ChatTitle("title")
         yield Static(Content.styled(f"ctx {figures.DASH}", "$quiet"), id="context-meter", markup=False)
         yield ModeBadge("mode-badge")
 
     def show_chat(self, domain: str, model: str, version: tuple[int, int] = (1, 1), preset: str = "") -> None:
         """Name the chat, which of its versions it is where there are several, and its preset. The end may be cut."""
-        parts: list[str | tuple[str, str]] = [("moe-chat", "bold $primary"), (" · ", "$faint"), domain]
-        parts += [(" · ", "$faint"), "version {} of {}".format(*version)] if version[1] > 1 else []
-        parts += [(" · ", "$faint"), visible(preset)] if preset else []
-        parts += [(" · ", "$faint"), (model, "$quiet")] if model else []
-        self._update("#title", Content.assemble(*parts))
+        number, count = version
+        versions = (f"version {number} of {count}", f"v{number}/{count}") if count > 1 else ("",)
+        about = [_joined(domain, words, visible(preset), (model, "$quiet")) for words in versions]
+        self.query_one(ChatTitle).show([_joined(("moe-chat", "bold $primary"), about[0]), *about])
 
     def show_context(self, used_tok: int, total_tok: int, *, is_estimate: bool = False) -> None:
         """Show how much of the context is used; `~` where that is an estimate."""

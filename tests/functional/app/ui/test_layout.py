@@ -11,10 +11,11 @@ from app.chat.exchange import Exchange
 from app.storage.records import USER, ChatRecord, TurnRecord
 from app.storage.store import ChatStore
 from app.ui.screens.model_picker import ModelPicker
-from app.ui.screens.sheets import ConfigurationScreen
+from app.ui.screens.sheets import ConfigurationScreen, TextSheet
 from app.ui.widgets.answer_text import FinishedAnswer
 from app.ui.widgets.panel_column import PanelColumn
 from app.ui.widgets.status_line import StatusLine
+from app.ui.widgets.title_bar import TitleBar
 from app.ui.widgets.transcript import Transcript
 from engine.checkpoint.catalogue import ModelEntry
 from engine.config import APPROX, EngineConfig
@@ -57,13 +58,50 @@ async def test_narrow_folds_the_panels_to_a_line(stage: Stage) -> None:
     await stage.see("mem 731/812 MiB")
     assert not stage.chat.query_one(PanelColumn).display
     await stage.pilot.press("f4")
-    await stage.until(lambda: not stage.chat.query_one(StatusLine).display)
-    await stage.pilot.press("f4")
     await stage.until(lambda: stage.chat.query_one(PanelColumn).display)
     await stage.see("RESIDENCY")
     assert not stage.chat.query_one("#chat").display
     await stage.pilot.press("escape")
     await stage.until(lambda: stage.chat.query_one("#chat").display)
+    await stage.pilot.press("f4", "f4")
+    await stage.until(lambda: not stage.chat.query_one(StatusLine).display)
+
+
+@pytest.mark.parametrize("size", [(60, 20)])
+async def test_low_screens_tell_their_keys_and_what_is_to_be_read(stage: Stage) -> None:
+    await stage.see("is ready")
+    await stage.see("or type a message")
+    await stage.see("f1 Help")
+    await stage.pilot.press("f2")
+    await stage.see("esc Back")
+    await stage.pilot.press("escape", "f1")
+    await stage.see("esc closes")
+    await stage.pilot.press("end")
+    await stage.see("engine.log")
+    await stage.see("esc closes")
+
+
+@pytest.mark.parametrize("size", [(60, 20)])
+async def test_a_sheet_longer_than_the_screen_is_scrolled(stage: Stage) -> None:
+    await stage.open_chat()
+    stage.app.push_screen(TextSheet("Lines", [f"line {number}" for number in range(40)]))
+    await stage.see("line 3")
+    await stage.see("esc closes")
+    await stage.pilot.press("end")
+    await stage.see("line 39")
+
+
+@pytest.mark.parametrize("size", [(80, 24)])
+async def test_a_title_too_long_loses_the_program_before_the_model(stage: Stage) -> None:
+    await stage.open_chat()
+    title = stage.chat.query_one(TitleBar)
+    title.show_context(811, 8200)
+    title.show_chat("General", "owner-model", (3, 3), "terse")
+    await stage.see("General · version 3 of 3 · terse · owner-model")
+    title.show_chat("General", "an-owner-of-model", (3, 3), "terse")
+    await stage.see("General · v3/3 · terse · an-owner-of-model")
+    title.show_chat("General", "a-model")
+    await stage.see("moe-chat · General · a-model")
 
 
 async def test_panels_show_the_snapshot(stage: Stage) -> None:

@@ -231,3 +231,11 @@ async def test_the_keys_that_delete_to_an_end_of_the_line_mean_the_line_as_it_wa
     assert prompt.text == "first\nword "
     await stage.pilot.press("home", "ctrl+u")
     assert prompt.text == "firstword "
+
+
+async def test_a_list_of_commands_tells_how_many_there_are(stage: Stage) -> None:
+    await stage.open_chat()
+    await stage.pilot.press("/", "down")
+    await stage.see("2 of ")
+    await stage.pilot.press("c", "o", "m")
+    await stage.until(lambda: " of " not in stage.chat.query_one(CommandList).render().plain)
