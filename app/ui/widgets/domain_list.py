@@ -14,7 +14,9 @@ from app.domains.profile_book import ProfileBook
 _WIDE = 94
 """Columns from which the long form of a profile's state fits."""
 
-_NAME_WIDTH, _PURPOSE_WIDTH = 16, 40
+_NAME_WIDTH, _PURPOSE_WIDTH, _STATE_WIDTH = 16, 40, 18
+_NARROW = 3 + _NAME_WIDTH + _PURPOSE_WIDTH + _STATE_WIDTH
+"""Columns below which a profile's state stands before the purpose, whose end is cut."""
 
 
 class DomainList(OptionList):
@@ -60,9 +62,12 @@ class DomainList(OptionList):
         state, is_known = self._book.state(domain.name), self._book.is_known
         is_short = self.size.width < _WIDE
         colour = "$warning" if state and state.problem else "$secondary" if state else "$quiet"
+        about = profile_words.state_text(state, is_known=is_known, is_short=is_short)
+        parts = [(f"{domain.purpose:<{_PURPOSE_WIDTH}}", "$foreground 80%"), (about, colour)]
+        if self.size.width < _NARROW:
+            parts = [(f"{about:<{_STATE_WIDTH}}", colour), (domain.purpose, "$foreground 80%")]
         return Content.assemble(
             (f"{number:<3}" if number < 10 else "   ", "$quiet"),
             (f"{domain.title:<{_NAME_WIDTH - 1}} ", "bold"),
-            (f"{domain.purpose:<{_PURPOSE_WIDTH}}", "$foreground 80%"),
-            (profile_words.state_text(state, is_known=is_known, is_short=is_short), colour),
+            *parts,
         )
