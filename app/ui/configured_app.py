@@ -14,6 +14,7 @@ from textual.actions import parse
 from textual.app import App, SystemCommand
 from textual.driver import Driver
 from textual.filter import LineFilter
+from textual.notifications import Notify
 from textual.screen import Screen
 
 from app.chat.answer_clock import AnswerEnd
@@ -60,6 +61,12 @@ class ConfiguredApp(App[None]):
 
     def settings_changed(self) -> None:
         """Values changed that are neither the theme nor the engine's, or the keys."""
+
+    def on_notify(self, event: Notify) -> None:
+        """What is on the screen already is said anew, not once more below itself."""
+        for said in list(self._notifications):
+            if said.message == event.notification.message:
+                self._unnotify(said, refresh=False)
 
     def tell_settings_problems(self) -> None:
         """Say what of the settings, and of the preset that they name, cannot be used."""

@@ -71,7 +71,7 @@ async def test_narrow_folds_the_panels_to_a_line(stage: Stage) -> None:
 async def test_low_screens_tell_their_keys_and_what_is_to_be_read(stage: Stage) -> None:
     await stage.see("is ready")
     await stage.see("or type a message")
-    await stage.see("7  Long documents  no profile yet  Questions about")
+    await stage.see("7  Long documents  no profile yet    Questions about")
     await stage.see("f1 Help")
     await stage.pilot.press("f2")
     await stage.see("esc Back")

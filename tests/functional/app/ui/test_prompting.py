@@ -239,3 +239,11 @@ async def test_a_list_of_commands_tells_how_many_there_are(stage: Stage) -> None
     await stage.see("2 of ")
     await stage.pilot.press("c", "o", "m")
     await stage.until(lambda: " of " not in stage.chat.query_one(CommandList).render().plain)
+
+
+async def test_what_is_said_already_is_not_said_below_itself(stage: Stage) -> None:
+    await stage.open_chat()
+    for _ in range(3):
+        await stage.ask("/presets")
+        await stage.see("There is no command")
+    assert len(stage.app.screen.query("Toast")) == 1
