@@ -233,7 +233,7 @@ def test_the_list_is_by_the_newest_turn_with_titles(db_path: Path) -> None:
     first, second = store.summaries()
     assert (first.title, first.num_turns, first.updated_at) == ("older question", 3, again.created_at)
     assert second.title == "a name"
-    assert [summary.chat_id for summary in store.summaries(limit=1, offset=1)] == [newer.chat_id]
+    assert [summary.chat_id for summary in store.summaries(limit=1)] == [older.chat_id]
     store.rename(newer.chat_id, "")
     assert store.summaries()[1].title == "newer question"
     store.close()
