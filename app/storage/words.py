@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from app.domains.domain import title_of
+from app.storage import forest
 from app.storage.records import ChatSummary, Deletion
 
 _WEEK_DAYS = 7
@@ -76,20 +77,7 @@ class ChatVersions:
 
 def grouped_versions(chats: Iterable[ChatSummary]) -> list[ChatVersions]:
     """Chats, the newest first, grouped with their versions, in the order of the newest of each."""
-    known = {chat.chat_id: chat for chat in chats}
-    members: dict[str, list[ChatSummary]] = {}
-    for chat in known.values():
-        members.setdefault(_root(known, chat), []).append(chat)
-    return [ChatVersions(tuple(versions)) for versions in members.values()]
-
-
-def _root(known: dict[str, ChatSummary], chat: ChatSummary) -> str:
-    """The oldest ancestor that is known. An imported file may hold a circle: none is gone round twice."""
-    passed = {chat.chat_id}
-    while (parent := known.get(chat.parent_chat_id or "")) is not None and parent.chat_id not in passed:
-        passed.add(parent.chat_id)
-        chat = parent
-    return min(passed) if chat.parent_chat_id in passed else chat.chat_id
+    return [ChatVersions(tuple(family)) for family in forest.grouped_versions(chats)]
 
 
 def _parsed(written: str) -> datetime | None:
