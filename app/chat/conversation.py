@@ -134,8 +134,8 @@ class Conversation:
 
         The new chat is kept once it has a turn of its own.
         """
-        shared = [turn for exchange in self.exchanges[:num_exchanges] for turn in (exchange.question, exchange.answer)]
-        turns = [turn for turn in shared if turn is not None and (turn.text or turn.role == USER)]
+        shared = [turn for exchange in self.exchanges[:num_exchanges] for turn in exchange.turns]
+        turns = [turn for turn in shared if turn.text or turn.role == USER]
         if with_question:
             turns.append(self.exchanges[num_exchanges].question)
             branched_at = turns[-1].position
@@ -279,9 +279,8 @@ class Conversation:
 
     def _remove(self, exchange: Exchange, *, can_undo: bool) -> None:
         self.exchanges.remove(exchange)
-        turns = [turn for turn in (exchange.question, exchange.answer) if turn is not None]
-        self._copies = [copy for copy in self._copies if copy not in turns]
-        self._recorder.delete_turns(self.chat_id, [turn.turn_id for turn in turns], can_undo=can_undo)
+        self._copies = [copy for copy in self._copies if copy not in exchange.turns]
+        self._recorder.delete_turns(self.chat_id, [turn.turn_id for turn in exchange.turns], can_undo=can_undo)
 
     def _mark_left_out(self, answer: TurnRecord | None) -> None:
         """Know again, from the record of the newest answer, what the model did not see for it."""

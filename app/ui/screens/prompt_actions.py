@@ -287,5 +287,4 @@ class PromptActions:
 
 def kept(conversation: Conversation) -> export.KeptChat:
     """A conversation as it is, to be written to a file."""
-    turns = [turn for exchange in conversation.exchanges for turn in (exchange.question, exchange.answer)]
-    return export.KeptChat(conversation.chat, [turn for turn in turns if turn is not None])
+    return export.KeptChat(conversation.chat, [turn for exchange in conversation.exchanges for turn in exchange.turns])
