@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -54,6 +55,11 @@ class Attachment:
     name: str
     """As the question names it."""
     text: str
+
+
+def searched_text(text: str, files: Iterable[Attachment]) -> str:
+    """What is searched of a turn: its text, and the names and texts of its files."""
+    return "\n".join([text, *(f"{file.name}\n{file.text}" for file in files)])
 
 
 @dataclass(slots=True)

@@ -24,6 +24,7 @@ from app.storage.records import (
     ChatSummary,
     KeptPreset,
     TurnRecord,
+    searched_text,
     title_from,
 )
 
@@ -139,10 +140,9 @@ def attachments_json(attachments: Sequence[Attachment]) -> str | None:
     return json.dumps([asdict(attachment) for attachment in attachments]) if attachments else None
 
 
-def searched_text(text: object, attached: object) -> str:
-    """What is searched of a turn: its text, and the names and texts of its files. Of a title: the title."""
-    files = attachments_of(_json_of(attached, [])) or ()
-    return "\n".join([text_of(text), *(f"{file.name}\n{file.text}" for file in files)])
+def searched_text_of(text: object, attached: object) -> str:
+    """What is searched of a turn; of a title, which has no files, the title."""
+    return searched_text(text_of(text), attachments_of(_json_of(attached, [])) or ())
 
 
 def summary_of(row: Sequence[object]) -> ChatSummary | None:
