@@ -158,7 +158,7 @@ class ChatApp(TypingApp, ConfiguredApp):
             self._chat.flow.save_partial()
             self._chat.flow.conversation.leave()
         self._bridge.close()
-        self.recorder.close()
+        self.recorder.finish()
 
     async def _beat(self) -> None:
         """Drain the engine's events, and show what there is to show."""
