@@ -90,12 +90,9 @@ def _free(place: Place, paths: AppPaths, *, is_asked: bool) -> int:
 def _details(place: Place, paths: AppPaths) -> str:
     """What exactly would go."""
     if place.name == "chats":
-        store = ChatStore(paths.chats_db)
-        try:
+        with contextlib.closing(ChatStore(paths.chats_db)) as store:
             number = store.num_chats()
-            return f"{number} {'chat' if number == 1 else 'chats'}, which cannot be undone"
-        finally:
-            store.close()
+        return f"{number} {'chat' if number == 1 else 'chats'}, which cannot be undone"
     return place.about
 
 
