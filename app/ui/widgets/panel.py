@@ -62,6 +62,12 @@ def table(rows: Iterable[tuple[str, ...]]) -> list[Content]:
     ]
 
 
+def shares(title: str, rows: Iterable[tuple[str, int]], whole: int) -> list[Content]:
+    """Below a title, each part of a whole, and how much of it that is."""
+    listed = [(name, figures.of(part, whole), figures.percent(part, whole)) for name, part in rows]
+    return [Content.styled(title, "bold $quiet"), *table(listed)]
+
+
 def outcomes(counters: Counters) -> tuple[tuple[str, int], ...]:
     """(name, count) of everything that can become of a routed expert; they add up to `counters.routed`."""
     return (
