@@ -18,7 +18,7 @@ from textual.widgets.option_list import Option
 from app.formatting.sanitise import visible
 from app.settings.schema import setting_named
 from app.settings.setting import Value
-from app.ui.screens.model_picker import about_typed, typed_model
+from app.ui.screens.model_picker import about_typed, model_fields, typed_model
 from app.ui.widgets.key_line import KeyLine
 from app.ui.widgets.model_list import ModelList
 from engine.config import DEMO_MODEL, EngineConfig, format_bytes, parse_bytes
@@ -81,13 +81,7 @@ class Welcome(Screen[dict[str, Value | None] | None]):
             yield Static(_greeting(), id="welcome-greeting")
             with Vertical(id="welcome-model"):
                 yield Static(_heading(1, "Which model?"), classes="welcome-heading")
-                yield ModelList(self._folders, self._model, self._config, "models")
-                yield Input(
-                    placeholder="or type a folder, a GGUF file, Hugging Face owner/model[:Q4_K_M]",
-                    id="model-name",
-                    compact=True,
-                )
-                yield Static(id="model-about")
+                yield from model_fields(self._folders, self._model, self._config)
             with Vertical(id="welcome-memory"):
                 yield Static(_heading(2, "How much of it on the device?"), classes="welcome-heading")
                 yield OptionList(id="memory-choices", markup=False)
