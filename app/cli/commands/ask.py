@@ -27,10 +27,10 @@ from app.chat.conversation import Conversation
 from app.cli.answer import HeadlessAnswers, thinking_choice
 from app.cli.chat_preset import choose, starting_mode, starting_preset, wanted_thinking
 from app.cli.commands.chats import LAST, ChatNotFoundError, chat_id_of
-from app.cli.engine_run import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Interrupt, counted_as_running, running_engine
+from app.cli.engine_run import Interrupt, counted_as_running, running_engine
 from app.cli.output.screen import HeadlessScreen
 from app.cli.saving import saving
-from app.cli.usage import UsageError
+from app.cli.usage import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, UsageError
 from app.domains.domain import domain_named
 from app.formatting.sanitise import text_of, whole
 from app.settings.presets import usable

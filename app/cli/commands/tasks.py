@@ -8,17 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from app.cli.commands.requests import Request, request_of
-from app.cli.engine_run import (
-    EXIT_FAILED,
-    EXIT_OK,
-    EngineFailure,
-    counted_as_running,
-    events_of,
-    running_engine,
-    started_engine,
-)
+from app.cli.engine_run import EngineFailure, counted_as_running, events_of, running_engine, started_engine
 from app.cli.output.screen import HeadlessScreen
 from app.cli.output.terminal_text import print_report
+from app.cli.usage import EXIT_FAILED, EXIT_OK
 from app.engine_link.bridge import EngineLink
 from app.settings.settings import Settings
 from app.storage.paths import AppPaths
