@@ -15,33 +15,11 @@ from app.cli.usage import EXIT_FAILED, EXIT_OK
 from app.engine_link.bridge import EngineLink
 from app.settings.settings import Settings
 from app.storage.paths import AppPaths
-from engine.api import (
-    BenchDivergence,
-    BenchOverhead,
-    BenchPeers,
-    BenchPolicies,
-    BenchPrediction,
-    BenchPrefill,
-    BenchStrategies,
-    Plan,
-    ResetEviction,
-    TuneEviction,
-    Verify,
-)
+from engine.api import Bench, BenchPeers, Plan, ResetEviction, TuneEviction, Verify
 from engine.config import EngineConfig, parse_residency
 from engine.events import UNLOADED, Failed, TaskEnded, TaskProgress
 
-_MEASURES = (
-    Verify,
-    BenchDivergence,
-    BenchOverhead,
-    BenchPeers,
-    BenchPolicies,
-    BenchPrediction,
-    BenchPrefill,
-    BenchStrategies,
-    TuneEviction,
-)
+_MEASURES = Verify | Bench | BenchPeers | TuneEviction
 """What is measured depends on the settings: they are told with it."""
 
 
@@ -52,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
     settings = Settings.of(arguments)
     config = settings.engine_config()
     task = request_of(arguments, config)
-    screen = HeadlessScreen(is_json=False)
+    screen = HeadlessScreen()
     for problem in settings.problems:
         screen.note(problem)
     with _engine_for(task, config, screen) as link:
