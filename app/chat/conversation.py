@@ -249,7 +249,7 @@ class Conversation:
         if before is not None:
             answer.stats["before"] = before
         if event.failure is not None:
-            answer.markers.append(failure_text(event.failure))
+            answer.markers.append(event.failure.in_full)
         self._mark_left_out(answer)
         answer.stats[CHARACTERS] = context_characters(self.chat.system_prompt, self.exchanges)
         self._close(exchange)
@@ -259,7 +259,7 @@ class Conversation:
         """The answer ends with an error; what there is of it stays."""
         if exchange.answer is not None:
             exchange.answer.state = FAILED
-            exchange.answer.markers.append(failure_text(failure))
+            exchange.answer.markers.append(failure.in_full)
             self._close(exchange)
 
     def _close(self, exchange: Exchange) -> None:
@@ -290,8 +290,3 @@ class Conversation:
         self.trims_oldest = True
         for exchange in context.first_exchanges(self.exchanges, num_messages):
             exchange.is_left_out = True
-
-
-def failure_text(failure: Failed) -> str:
-    """An error and what to do about it, in a line."""
-    return f"{failure.title}: {failure.message} {failure.hint}".strip()
