@@ -13,6 +13,9 @@ USER, ASSISTANT = "user", "assistant"
 COMPLETE, PARTIAL, STOPPED, FAILED = "complete", "partial", "stopped", "error"
 """States of a turn: whole; being written (or its writer died); stopped by the user; ended by an error."""
 
+SHORT_ID = 8
+"""Characters of an id that are shown; more are asked for where they are not enough."""
+
 UNTITLED = "Untitled"
 TITLE_LENGTH = 60
 """Characters of a title that is made from a question, at most."""

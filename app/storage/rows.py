@@ -17,6 +17,7 @@ from app.storage.records import (
     COMPLETE,
     FAILED,
     PARTIAL,
+    SHORT_ID,
     STOPPED,
     USER,
     Attachment,
@@ -73,14 +74,14 @@ def chat_of(row: Sequence[object]) -> Read[ChatRecord]:
     )
     is_damaged = any(map(_is_bytes, (domain, system_prompt, model, title)))
     is_damaged |= preset is not None and chat.preset is None
-    return Read(chat, f"Parts of chat {chat_id[:8]} cannot be read." if is_damaged else "")
+    return Read(chat, f"Parts of chat {chat_id[:SHORT_ID]} cannot be read." if is_damaged else "")
 
 
 def turn_of(row: Sequence[object]) -> Read[TurnRecord]:
     """A row of TURN_COLUMNS."""
     chat_id, position, role, text, state, mode_label, stats, markers, turn_id, created_at, thinking, *more = row
     in_context, attached = more
-    of_chat = f"of chat {chat_id[:8]}" if isinstance(chat_id, str) else "of a chat"
+    of_chat = f"of chat {chat_id[:SHORT_ID]}" if isinstance(chat_id, str) else "of a chat"
     is_usable = _is_id(chat_id) and _is_id(turn_id) and isinstance(position, int) and position >= 0
     if not is_usable or role not in (USER, ASSISTANT):
         return Read(None, f"A turn {of_chat} cannot be read.")

@@ -25,8 +25,9 @@ from dataclasses import replace
 from app.chat.attachments import Question, question_of
 from app.chat.conversation import Conversation
 from app.cli.answer import HeadlessAnswers, thinking_choice
+from app.cli.arguments.chats import LAST
 from app.cli.chat_preset import choose, starting_mode, starting_preset, wanted_thinking
-from app.cli.commands.chats import LAST, ChatNotFoundError, chat_id_of
+from app.cli.commands.chats import ChatNotFoundError, chat_id_of
 from app.cli.engine_run import Interrupt, counted_as_running, running_engine
 from app.cli.output.screen import HeadlessScreen
 from app.cli.saving import saving

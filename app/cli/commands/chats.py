@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
 
+from app.cli.arguments.chats import LAST
 from app.cli.commands import chat_bin
 from app.cli.output.terminal_text import Bold, confirmed, say, say_exported, say_json, tell
 from app.formatting.sanitise import visible, whole
@@ -17,14 +18,11 @@ from app.storage.bin import BIN_DAYS
 from app.storage.export import KeptChat
 from app.storage.forest import grouped_versions as linked_families
 from app.storage.paths import AppPaths, make_private
-from app.storage.records import ChatSummary, SearchResult, Snippet
+from app.storage.records import SHORT_ID, ChatSummary, SearchResult, Snippet
 from app.storage.store import ChatStore
 from app.storage.words import ChatVersions, grouped_versions, num_turns, when
 from engine.errors import MoeChatError
 
-SHORT_ID = 8
-"""Characters of an id that are shown; more are asked for where they are not enough."""
-LAST = "last"
 _LOCK_WAIT_S = 5.0
 """How long a command waits for another program that holds the chat database."""
 

@@ -9,8 +9,8 @@ import sys
 from dataclasses import replace
 
 from app.cli.answer import HeadlessAnswers
+from app.cli.arguments.chats import LAST
 from app.cli.chat_preset import starting_mode
-from app.cli.commands.chats import LAST
 from app.cli.commands.plain_commands import PlainChat, run_command
 from app.cli.engine_run import EngineFailure, InputInterrupted, Interrupt, counted_as_running, running_engine
 from app.cli.output.screen import HeadlessScreen

@@ -12,7 +12,7 @@ from app.chat.exchange import Exchange
 from app.chat.sync import take_over
 from app.cli import chat_preset
 from app.cli.answer import HeadlessAnswers, thinking_choice
-from app.cli.commands.chats import SHORT_ID, chat_id_of
+from app.cli.commands.chats import chat_id_of
 from app.cli.engine_run import PATIENT_WAIT_S, Interrupt
 from app.cli.output.screen import HeadlessScreen
 from app.cli.output.terminal_text import say
@@ -25,7 +25,7 @@ from app.settings.presets import Preset
 from app.settings.settings import Settings
 from app.storage import answer_record, export
 from app.storage.recorder import Recorder
-from app.storage.records import ChatRecord
+from app.storage.records import SHORT_ID, ChatRecord
 from app.storage.store import ChatStore
 from app.storage.words import grouped_versions
 from engine.config import APPROX, EXACT, strategy_named
