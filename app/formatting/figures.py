@@ -15,6 +15,11 @@ def count(number: float) -> str:
     return f"{number:.0f}"
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 turn`, `12 turns`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def tokens(number: int) -> str:
     """A number of tokens, as in `1.9k` or `8k`."""
     return str(number) if number < 1000 else f"{number / 1000:.1f}".removesuffix(".0") + "k"

@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any, TypeVar
 
+from app.formatting.figures import counted
 from app.storage.export import VERSION, ExportError, KeptChat, kept_chat, turn_json
 from app.storage.forest import parents_first
 from app.storage.records import ASSISTANT, COMPLETE, FAILED, PARTIAL, STOPPED, USER, ChatRecord, TurnRecord
@@ -51,7 +52,7 @@ class Imported:
             (self.copies, "imported as a copy: another version is there"),
             (self.known, "already there"),
         )
-        told = [f"{len(ids)} {'chat' if len(ids) == 1 else 'chats'} {what}" for ids, what in kinds if ids]
+        told = [f"{counted(len(ids), 'chat')} {what}" for ids, what in kinds if ids]
         return ", ".join(told) or "There are no chats in it."
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from app.domains.domain import title_of
+from app.formatting.figures import counted
 from app.storage import forest
 from app.storage.records import ChatSummary, Deletion
 
@@ -37,14 +38,9 @@ def when(written: str, now: datetime | None = None) -> str:
     return f"{at.day} {at:%b}" if at.year == now.year else f"{at:%Y-%m-%d}"
 
 
-def num_turns(number: int) -> str:
-    """`1 turn`, `12 turns`."""
-    return f"{number} turn" if number == 1 else f"{number} turns"
-
-
 def about_deletion(deletion: Deletion, now: datetime | None = None) -> str:
     """`chat · 12 turns · 3 versions · deleted 5 min ago`."""
-    parts = ["chat" if deletion.is_chat else "turns of a chat", num_turns(deletion.num_turns)]
+    parts = ["chat" if deletion.is_chat else "turns of a chat", counted(deletion.num_turns, "turn")]
     if deletion.num_chats > 1:
         parts.append(f"{deletion.num_chats} versions")
     return " · ".join([*parts, f"deleted {when(deletion.deleted_at, now)}"])
@@ -69,7 +65,7 @@ class ChatVersions:
     def about(self, now: datetime | None = None) -> str:
         """`5 min ago · 12 turns · Maths · demo · 3 versions`."""
         chat = self.newest
-        parts = [when(chat.updated_at, now), num_turns(chat.num_turns), title_of(chat.domain), chat.model]
+        parts = [when(chat.updated_at, now), counted(chat.num_turns, "turn"), title_of(chat.domain), chat.model]
         if len(self.versions) > 1:
             parts.append(f"{len(self.versions)} versions")
         return " · ".join(part for part in parts if part)

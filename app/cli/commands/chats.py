@@ -12,6 +12,7 @@ from pathlib import Path
 from app.cli.arguments.chats import LAST
 from app.cli.commands import chat_bin
 from app.cli.output.terminal_text import Bold, confirmed, say, say_exported, say_json, tell
+from app.formatting.figures import counted
 from app.formatting.sanitise import visible, whole
 from app.storage import chat_import, export, import_file
 from app.storage.bin import BIN_DAYS
@@ -20,7 +21,7 @@ from app.storage.forest import grouped_versions as linked_families
 from app.storage.paths import AppPaths, make_private
 from app.storage.records import SHORT_ID, ChatSummary, SearchResult, Snippet
 from app.storage.store import ChatStore
-from app.storage.words import ChatVersions, grouped_versions, num_turns, when
+from app.storage.words import ChatVersions, grouped_versions, when
 from engine.errors import MoeChatError
 
 _LOCK_WAIT_S = 5.0
@@ -136,8 +137,7 @@ def _export(store: ChatStore, arguments: argparse.Namespace) -> int:
     else:
         tell(f"Saved to {export.write_file(output, write(chats))}")
     if left_out := len(with_versions) - len(chats):
-        versions = "1 other version" if left_out == 1 else f"{left_out} other versions"
-        tell(f"Not written: {versions} of it. With --json every version is.")
+        tell(f"Not written: {counted(left_out, 'other version')} of it. With --json every version is.")
     return 0
 
 
@@ -166,7 +166,7 @@ def _rename(store: ChatStore, arguments: argparse.Namespace) -> int:
 def _delete(store: ChatStore, arguments: argparse.Namespace) -> int:
     for name in dict.fromkeys(chat_id_of(store, name) for name in arguments.chat):
         chat = _summary(store, name)
-        about = f"“{chat.title}” ({num_turns(chat.num_turns)})"
+        about = f"“{chat.title}” ({counted(chat.num_turns, 'turn')})"
         if arguments.yes or confirmed(f"Delete {about}?"):
             store.delete_chat(name)
             say(f"Deleted {about}. To restore it: moe-chat chats restore {name[:SHORT_ID]}")

@@ -12,8 +12,9 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from app.chat.versions import VersionRow
+from app.formatting.figures import counted
 from app.formatting.sanitise import visible
-from app.storage.words import num_turns, when
+from app.storage.words import when
 from app.ui.key_map import bindings_of
 from app.ui.screens.list_sheet import ListSheet
 from app.ui.screens.sheets import AboutChat
@@ -44,7 +45,7 @@ class VersionsScreen(AboutChat, ListSheet[str]):
 
 def _option(row: VersionRow, open_chat_id: str) -> Option:
     """The place in the tree, then what begins there: a question, or an answer. The end may be cut."""
-    about = f"{num_turns(row.num_turns)} · {when(row.updated_at)}  "
+    about = f"{counted(row.num_turns, 'turn')} · {when(row.updated_at)}  "
     return Option(
         Content.assemble(
             (row.lines, "$faint"),
