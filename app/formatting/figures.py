@@ -91,16 +91,11 @@ def bar(done: float, total: float, width: int) -> str:
     return "▰" * filled + "▱" * (width - filled)
 
 
-def sparkline(values: list[float | None], width: int, *, low: float | None = 0.0, high: float | None = None) -> str:
-    """The last `width` values as bars between `low` and `high` (None: their own extremes); a gap is a blank."""
+def sparkline(values: list[float | None], width: int, *, high: float | None = None) -> str:
+    """The last `width` values as bars from 0 to `high` (None: the highest of them); a gap is a blank."""
     shown = values[-width:]
     known = [value for value in shown if value is not None]
     if not known:
         return ""
-    bottom = min(known) if low is None else low
-    top = max(known) if high is None else high
-    if top <= bottom:
-        return "".join(" " if value is None else _BARS[3 if value else 0] for value in shown)
-    return "".join(
-        " " if value is None else _BARS[min(7, max(0, int(8 * (value - bottom) / (top - bottom))))] for value in shown
-    )
+    top = (max(known) if high is None else high) or 1.0
+    return "".join(" " if value is None else _BARS[min(7, max(0, int(8 * value / top)))] for value in shown)

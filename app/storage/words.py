@@ -38,12 +38,12 @@ def when(written: str, now: datetime | None = None) -> str:
     return f"{at.day} {at:%b}" if at.year == now.year else f"{at:%Y-%m-%d}"
 
 
-def about_deletion(deletion: Deletion, now: datetime | None = None) -> str:
+def about_deletion(deletion: Deletion) -> str:
     """`chat · 12 turns · 3 versions · deleted 5 min ago`."""
     parts = ["chat" if deletion.is_chat else "turns of a chat", counted(deletion.num_turns, "turn")]
     if deletion.num_chats > 1:
         parts.append(f"{deletion.num_chats} versions")
-    return " · ".join([*parts, f"deleted {when(deletion.deleted_at, now)}"])
+    return " · ".join([*parts, f"deleted {when(deletion.deleted_at)}"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +62,10 @@ class ChatVersions:
         """The ids of all of them."""
         return tuple(chat.chat_id for chat in self.versions)
 
-    def about(self, now: datetime | None = None) -> str:
+    def about(self) -> str:
         """`5 min ago · 12 turns · Maths · demo · 3 versions`."""
         chat = self.newest
-        parts = [when(chat.updated_at, now), counted(chat.num_turns, "turn"), title_of(chat.domain), chat.model]
+        parts = [when(chat.updated_at), counted(chat.num_turns, "turn"), title_of(chat.domain), chat.model]
         if len(self.versions) > 1:
             parts.append(f"{len(self.versions)} versions")
         return " · ".join(part for part in parts if part)
