@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
 
+def add_command(commands: Commands, name: str, meaning: str, description: str | None = None) -> argparse.ArgumentParser:
+    """A command with the usual exit codes."""
+    return commands.add_parser(name, help=meaning, description=description, epilog=EXIT_CODES)
+
+
 def add_engine_options(parser: argparse.ArgumentParser) -> None:
     """The options that every command with an engine has. A subcommand's value wins over one given before it."""
     _add(parser, "engine", (setting for setting in SETTINGS if setting.is_engine))
