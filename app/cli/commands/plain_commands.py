@@ -25,7 +25,7 @@ from app.settings.presets import Preset
 from app.settings.settings import Settings
 from app.storage import answer_record, export
 from app.storage.recorder import Recorder
-from app.storage.records import SHORT_ID, ChatRecord
+from app.storage.records import SHORT_ID
 from app.storage.store import ChatStore
 from app.storage.words import grouped_versions
 from engine.config import APPROX, EXACT, strategy_named
@@ -215,13 +215,8 @@ class PlainChat:
         self.is_over = True
 
     def _begun(self) -> Conversation:
-        system = self._settings.text("chat.system_prompt") or self._domain.system_prompt.strip()
-        chat = ChatRecord(self._domain.name, system, self._answers.ready.model_name)
-        conversation = Conversation(chat, self._recorder, self._settings.sampling())
-        chat_preset.choose(conversation, chat_preset.starting_preset(self._settings), self._settings)
-        if (typed := self._settings.typed("chat.system_prompt")) is not None:
-            conversation.set_system_prompt(typed)
-        return conversation
+        model = self._answers.ready.model_name
+        return chat_preset.new_conversation(self._domain, model, self._recorder, self._settings)
 
     def _enter(self, conversation: Conversation) -> None:
         """Leave this chat for another; how the model thinks stays."""
