@@ -82,7 +82,7 @@ def _list(store: ChatStore, arguments: argparse.Namespace) -> int:
         return 0
     listed = [ChatVersions((chat,)) for chat in chats] if arguments.all else grouped_versions(chats)
     if arguments.json:
-        say_json([_summary_json(family) for family in listed[:limit]])
+        say_json([{**asdict(family.newest), "versions": family.chat_ids} for family in listed[:limit]])
         return 0
     for family in listed[:limit]:
         say(_line(family))
@@ -193,10 +193,6 @@ def _line(family: ChatVersions) -> str:
     line = visible(" ".join(line.splitlines()))
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else len(line)
     return line if len(line) <= columns else f"{line[: columns - 1]}…"
-
-
-def _summary_json(family: ChatVersions) -> dict[str, object]:
-    return {**asdict(family.newest), "versions": list(family.chat_ids)}
 
 
 def _hit_json(result: SearchResult) -> dict[str, object]:

@@ -162,7 +162,7 @@ class ChatsScreen(ModalScreen[ChatPlace | None]):
             if is_meant:
                 self._recorder.delete_chats(chat_ids)
                 self._show()
-                self._note(f"Deleted. {self._undo_key} restores it; the bin keeps it for {BIN_DAYS} days.")
+                self._note(f"Deleted. {key_for(self, 'chats.undo')} restores it; the bin keeps it for {BIN_DAYS} days.")
 
         self.app.push_screen(Confirm("Delete a chat", f"Delete{all_of_it} {about}?"), delete)
 
@@ -249,10 +249,6 @@ class ChatsScreen(ModalScreen[ChatPlace | None]):
         note = self.query_one("#chats-note", Static)
         note.set_class(is_error, "-warning")
         note.update(visible(text))
-
-    @property
-    def _undo_key(self) -> str:
-        return key_for(self, "chats.undo")
 
     @property
     def _list(self) -> ChatList:

@@ -49,14 +49,6 @@ def memory_choices(model: str) -> tuple[MemoryChoice, ...]:
     return (MemoryChoice("What is free", "as much as this machine can spare", {}), half, quarter)
 
 
-def machine_memory() -> str:
-    """`15.6 GiB`; empty where the system does not say."""
-    try:
-        return format_bytes(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    except (ValueError, OSError):
-        return ""
-
-
 class Welcome(Screen[dict[str, Value | None] | None]):
     """Dismisses with the settings that were chosen, or with None where the user went back."""
 
@@ -165,8 +157,11 @@ def _heading(number: int, question: str) -> Content:
 
 
 def _of_machine() -> str:
-    memory = machine_memory()
-    return f"; this machine has {memory}" if memory else ""
+    """What memory the machine has; empty where the system does not say."""
+    try:
+        return f"; this machine has {format_bytes(os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE'))}"
+    except (ValueError, OSError):
+        return ""
 
 
 def _complaint(text: str) -> str:
