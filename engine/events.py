@@ -239,6 +239,11 @@ class Failed:
     context_tok: int = 0
     """With "context_full": tokens the context holds."""
 
+    @property
+    def in_full(self) -> str:
+        """What happened and what to do about it, in a line."""
+        return f"{self.title}: {self.message} {self.hint}".strip()
+
 
 @dataclass(frozen=True, slots=True)
 class Notice:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from app.formatting.figures import counted
 from app.formatting.markdown import CodeBlock
 from app.storage.export import write_file
 from engine.errors import MoeChatError
@@ -49,8 +50,7 @@ def save(block: CodeBlock, name: str) -> Path:
 def about(block: CodeBlock) -> str:
     """`block 2, python, 12 lines`."""
     num_lines = block.text.count("\n") + 1
-    lines = "1 line" if num_lines == 1 else f"{num_lines} lines"
-    return ", ".join(part for part in (f"block {block.number}", block.language, lines) if part)
+    return ", ".join(filter(None, (f"block {block.number}", block.language, counted(num_lines, "line"))))
 
 
 def free_name(block: CodeBlock, suffix: str, folder: Path) -> str:

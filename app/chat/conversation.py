@@ -134,8 +134,8 @@ class Conversation:
 
         The new chat is kept once it has a turn of its own.
         """
-        shared = [turn for exchange in self.exchanges[:num_exchanges] for turn in (exchange.question, exchange.answer)]
-        turns = [turn for turn in shared if turn is not None and (turn.text or turn.role == USER)]
+        shared = [turn for exchange in self.exchanges[:num_exchanges] for turn in exchange.turns]
+        turns = [turn for turn in shared if turn.text or turn.role == USER]
         if with_question:
             turns.append(self.exchanges[num_exchanges].question)
             branched_at = turns[-1].position
@@ -249,7 +249,7 @@ class Conversation:
         if before is not None:
             answer.stats["before"] = before
         if event.failure is not None:
-            answer.markers.append(failure_text(event.failure))
+            answer.markers.append(event.failure.in_full)
         self._mark_left_out(answer)
         answer.stats[CHARACTERS] = context_characters(self.chat.system_prompt, self.exchanges)
         self._close(exchange)
@@ -259,7 +259,7 @@ class Conversation:
         """The answer ends with an error; what there is of it stays."""
         if exchange.answer is not None:
             exchange.answer.state = FAILED
-            exchange.answer.markers.append(failure_text(failure))
+            exchange.answer.markers.append(failure.in_full)
             self._close(exchange)
 
     def _close(self, exchange: Exchange) -> None:
@@ -279,9 +279,8 @@ class Conversation:
 
     def _remove(self, exchange: Exchange, *, can_undo: bool) -> None:
         self.exchanges.remove(exchange)
-        turns = [turn for turn in (exchange.question, exchange.answer) if turn is not None]
-        self._copies = [copy for copy in self._copies if copy not in turns]
-        self._recorder.delete_turns(self.chat_id, [turn.turn_id for turn in turns], can_undo=can_undo)
+        self._copies = [copy for copy in self._copies if copy not in exchange.turns]
+        self._recorder.delete_turns(self.chat_id, [turn.turn_id for turn in exchange.turns], can_undo=can_undo)
 
     def _mark_left_out(self, answer: TurnRecord | None) -> None:
         """Know again, from the record of the newest answer, what the model did not see for it."""
@@ -291,8 +290,3 @@ class Conversation:
         self.trims_oldest = True
         for exchange in context.first_exchanges(self.exchanges, num_messages):
             exchange.is_left_out = True
-
-
-def failure_text(failure: Failed) -> str:
-    """An error and what to do about it, in a line."""
-    return f"{failure.title}: {failure.message} {failure.hint}".strip()

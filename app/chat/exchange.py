@@ -42,6 +42,11 @@ class Exchange:
     _thinking_since: float | None = field(default=None, repr=False)
 
     @property
+    def turns(self) -> list[TurnRecord]:
+        """The question, and the answer if there is one."""
+        return [self.question] if self.answer is None else [self.question, self.answer]
+
+    @property
     def is_live(self) -> bool:
         """The answer is being written."""
         return self.answer is not None and self.answer.state == PARTIAL and self.request_id is not None

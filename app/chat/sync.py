@@ -26,10 +26,10 @@ def take_over(exchanges: list[Exchange], turns: list[TurnRecord]) -> Changes:
     What is being written or waits here stays as it is. Changes `exchanges` and their records in place.
     """
     changes = Changes()
-    known = {turn.turn_id: exchange for exchange in exchanges for turn in _turns(exchange)}
+    known = {turn.turn_id: exchange for exchange in exchanges for turn in exchange.turns}
     kept: list[Exchange] = []
     for there in pair(turns):
-        ids = [turn.turn_id for turn in _turns(there)]
+        ids = [turn.turn_id for turn in there.turns]
         exchange = next((known[turn_id] for turn_id in ids if turn_id in known), None)
         if exchange is None:
             there.is_elsewhere = _is_being_written(there)
@@ -49,26 +49,22 @@ def take_over(exchanges: list[Exchange], turns: list[TurnRecord]) -> Changes:
     return changes
 
 
-def _turns(exchange: Exchange) -> list[TurnRecord]:
-    return [turn for turn in (exchange.question, exchange.answer) if turn is not None]
-
-
 def _is_being_written(exchange: Exchange) -> bool:
     return exchange.answer is not None and exchange.answer.state == PARTIAL
 
 
 def _update(exchange: Exchange, there: Exchange) -> bool:
     """Take over the records of an exchange; whether they were different."""
-    before = [_content(turn) for turn in _turns(exchange)]
+    before = [_content(turn) for turn in exchange.turns]
     exchange.question.text, exchange.question.in_context = there.question.text, there.question.in_context
-    if there.answer is not None and there.answer.turn_id not in {turn.turn_id for turn in _turns(exchange)}:
+    if there.answer is not None and there.answer.turn_id not in {turn.turn_id for turn in exchange.turns}:
         if not (there.answer.text or there.answer.thinking) and exchange.answer is not None:
-            return before != [_content(turn) for turn in _turns(exchange)]  # both have none
+            return before != [_content(turn) for turn in exchange.turns]  # both have none
         exchange.answer, exchange.answer_id = there.answer, there.answer.turn_id
     elif there.answer is not None and exchange.answer is not None:
         for name in ("text", "thinking", "state", "stats", "markers", "mode_label"):
             setattr(exchange.answer, name, getattr(there.answer, name))
-    is_changed = before != [_content(turn) for turn in _turns(exchange)]
+    is_changed = before != [_content(turn) for turn in exchange.turns]
     exchange.is_elsewhere = _is_being_written(exchange) and (is_changed or exchange.is_elsewhere)
     return is_changed
 

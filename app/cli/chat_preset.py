@@ -1,11 +1,15 @@
-"""The preset of a chat without a screen: the one it begins with, and another that is chosen."""
+"""What a chat without a screen begins with, its preset above all, and another preset that is chosen."""
 
 from __future__ import annotations
 
 from app.chat.conversation import Conversation
+from app.domains.domain import Domain
+from app.formatting.sanitise import whole
 from app.settings.presets import MODE, SYSTEM_PROMPT, THINKING, Preset, Presets, usable
 from app.settings.settings import Settings
 from app.storage.paths import AppPaths
+from app.storage.recorder import Recorder
+from app.storage.records import ChatRecord
 
 
 def known_presets() -> Presets:
@@ -23,6 +27,17 @@ def starting_mode(settings: Settings) -> str:
     preset = starting_preset(settings)
     chosen = preset.values.get(MODE) if preset is not None and settings.typed(MODE) is None else None
     return str(chosen or settings.engine_config().mode)
+
+
+def new_conversation(domain: Domain, model: str, recorder: Recorder, settings: Settings) -> Conversation:
+    """A chat in a domain with the preset and the system prompt of the settings; one that was typed wins over the
+    preset's. Raises PresetError."""
+    prompt = settings.text(SYSTEM_PROMPT) or domain.system_prompt
+    conversation = Conversation(ChatRecord(domain.name, whole(prompt.strip()), model), recorder, settings.sampling())
+    choose(conversation, starting_preset(settings), settings)
+    if (typed := settings.typed(SYSTEM_PROMPT)) is not None:
+        conversation.set_system_prompt(typed)
+    return conversation
 
 
 def wanted_thinking(conversation: Conversation, settings: Settings) -> str:

@@ -18,7 +18,6 @@ from engine.config import EngineConfig
 from engine.errors import EngineDiedError, MoeChatError
 from engine.events import EngineReady, Event, Failed
 
-EXIT_OK, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 130
 LOAD_ID = 0
 """The request id of a load; requests to the loaded model have higher ones."""
 

@@ -14,10 +14,8 @@ from importlib import import_module
 
 from app.cli.arguments.parser import build_parser
 from app.cli.output.terminal_text import accept_any_bytes, tell
-from app.cli.usage import EXIT_USAGE, UsageError
+from app.cli.usage import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, UsageError
 from app.process.stop_signals import StopSignals, exit_code_of
-
-EXIT_OK, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 130
 
 _RUNNERS = {
     "ask": "app.cli.commands.ask:ask",

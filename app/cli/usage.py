@@ -1,10 +1,10 @@
-"""Wrong use of the command line: its error, and its exit code."""
+"""The exit codes of commands, and the error of wrong use."""
 
 from __future__ import annotations
 
 from engine.errors import ConfigError
 
-EXIT_USAGE = 2
+EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
 
 
 class UsageError(ConfigError):

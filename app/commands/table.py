@@ -233,7 +233,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("sheet.back", "escape", "Back", "back to where you were", "List of chats", "back", "Back", True),
     Command("chats.back", "escape", "Back", "back to where you were", "List of chats", "back", "Back", True),
     # The blocks of code of an answer
-    Command("code.copy", "enter", "Copy", "copy the highlighted block", "Blocks of code", "copy", "Copy", True),
+    Command("code.copy", "enter", "Copy", "copy the highlighted block", "Blocks of code", "choose", "Copy", True),
     Command("code.save", "ctrl+s", "Save", "write the highlighted block to a file", "Blocks of code", "save", "Save",
             True),
     Command("code.back", "escape", "Back", "back to the chat", "Blocks of code", "back", "Back", True),

@@ -134,8 +134,7 @@ class ProfileBook:
                 if task.is_cancelling:
                     self._news.append(News(profile_words.stopped(task.domain)))
                 else:
-                    text = f"{event.title}: {event.message} {event.hint}".strip()
-                    self._news.append(News(text, is_error=True))
+                    self._news.append(News(event.in_full, is_error=True))
             case _:
                 pass
 

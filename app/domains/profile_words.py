@@ -23,7 +23,7 @@ def state_text(state: ProfileState | None, *, is_known: bool, is_short: bool) ->
         return "no profile yet"
     if state.problem:
         return "profile unusable" if is_short else "profile cannot be used"
-    rate, prompts = figures.percent(state.expected_hit_rate), _prompts(state.num_prompts)
+    rate, prompts = figures.percent(state.expected_hit_rate), figures.counted(state.num_prompts, "prompt")
     return f"{rate}, {prompts}" if is_short else f"expected hit rate {rate}, {prompts}"
 
 
@@ -36,7 +36,7 @@ def detail(domain: str, state: ProfileState | None, *, is_known: bool) -> str:
         return f"{title} has no profile for this model yet: the expert cache warms up as you chat."
     if state.problem:
         return unusable(state)
-    rate, prompts = figures.percent(state.expected_hit_rate), _prompts(state.num_prompts)
+    rate, prompts = figures.percent(state.expected_hit_rate), figures.counted(state.num_prompts, "prompt")
     return f"Choosing {title} warms the expert cache: expected hit rate {rate}, by a profile of {prompts}."
 
 
@@ -47,7 +47,7 @@ def about_building(num_prompts: int, tpot_ms: float | None) -> str:
     else:
         duration = f"at most {figures.roughly(num_prompts * RECORDED_TOK * tpot_ms / 1000)} at the present speed"
     return (
-        f"{_prompts(num_prompts)} are answered, up to {RECORDED_TOK} tokens each,"
+        f"{figures.counted(num_prompts, 'prompt')} are answered, up to {RECORDED_TOK} tokens each,"
         f" and the experts they use recorded: {duration}."
     )
 
@@ -64,7 +64,7 @@ def working(task: ProfileTask, ending: str, width: int) -> str:
     if task.progress.stage != "recording":
         return f"{profile}: {task.progress.stage} …{ending}"
     bar = figures.bar(task.progress.done, task.progress.total, _BAR_WIDTH)
-    so_far = f"{task.progress.done} of {_prompts(task.progress.total)}"
+    so_far = f"{task.progress.done} of {figures.counted(task.progress.total, 'prompt')}"
     left = f" · {figures.roughly(task.left_s)} left" if task.left_s else ""
     forms = (f"{profile}  {bar}  {so_far}{left}", f"{profile}  {so_far}{left}", f"{profile}  {so_far}")
     return next((form + ending for form in forms if len(form + ending) <= width), forms[-1] + ending)
@@ -77,8 +77,7 @@ def warmed(event: DomainSet) -> str:
     title, rate = title_of(event.domain), figures.percent(event.expected_hit_rate)
     if event.num_warmed == 0:
         return f"cache already warm for {title}: expected hit rate {rate}"
-    experts = f"{event.num_warmed} expert{'s' if event.num_warmed != 1 else ''} loaded"
-    return f"cache warmed for {title}: {experts}, expected hit rate {rate}"
+    return f"cache warmed for {title}: {figures.counted(event.num_warmed, 'expert')} loaded, expected hit rate {rate}"
 
 
 def unusable(state: ProfileState) -> str:
@@ -104,7 +103,3 @@ def stopped(domain: str) -> str:
 def ended_with_engine(domain: str) -> str:
     """The engine ended under a task."""
     return f"The engine ended while it worked on the profile of {title_of(domain)}."
-
-
-def _prompts(number: int) -> str:
-    return f"{number} prompt{'s' if number != 1 else ''}"

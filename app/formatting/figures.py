@@ -15,6 +15,11 @@ def count(number: float) -> str:
     return f"{number:.0f}"
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 turn`, `12 turns`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def tokens(number: int) -> str:
     """A number of tokens, as in `1.9k` or `8k`."""
     return str(number) if number < 1000 else f"{number / 1000:.1f}".removesuffix(".0") + "k"
@@ -86,16 +91,11 @@ def bar(done: float, total: float, width: int) -> str:
     return "▰" * filled + "▱" * (width - filled)
 
 
-def sparkline(values: list[float | None], width: int, *, low: float | None = 0.0, high: float | None = None) -> str:
-    """The last `width` values as bars between `low` and `high` (None: their own extremes); a gap is a blank."""
+def sparkline(values: list[float | None], width: int, *, high: float | None = None) -> str:
+    """The last `width` values as bars from 0 to `high` (None: the highest of them); a gap is a blank."""
     shown = values[-width:]
     known = [value for value in shown if value is not None]
     if not known:
         return ""
-    bottom = min(known) if low is None else low
-    top = max(known) if high is None else high
-    if top <= bottom:
-        return "".join(" " if value is None else _BARS[3 if value else 0] for value in shown)
-    return "".join(
-        " " if value is None else _BARS[min(7, max(0, int(8 * (value - bottom) / (top - bottom))))] for value in shown
-    )
+    top = (max(known) if high is None else high) or 1.0
+    return "".join(" " if value is None else _BARS[min(7, max(0, int(8 * value / top)))] for value in shown)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from app.settings.file import SettingsFile, TomlError
 from app.settings.file_places import key_lines
-from app.settings.schema import SETTINGS, setting_named
+from app.settings.schema import SAMPLING_SETTINGS, setting_named
 from app.settings.setting import Value
 from app.storage.paths import private_folder
 from app.storage.records import KeptPreset
@@ -22,7 +22,7 @@ from app.storage.system_errors import advice, reason
 from engine.errors import ConfigError, MoeChatError
 
 SYSTEM_PROMPT, THINKING, MODE = "chat.system_prompt", "chat.thinking", "offload.mode"
-KEYS = (SYSTEM_PROMPT, THINKING, MODE, *(setting.key for setting in SETTINGS if setting.is_sampling))
+KEYS = (SYSTEM_PROMPT, THINKING, MODE, *(setting.key for setting in SAMPLING_SETTINGS))
 """The settings that a preset can hold."""
 
 NONE = "none"

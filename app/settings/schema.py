@@ -182,6 +182,9 @@ SETTINGS: tuple[Setting, ...] = (
          _SCREEN, Kind.INTEGER, 30, low=1, high=86_400),
 )  # fmt: skip
 
+ENGINE_SETTINGS = tuple(setting for setting in SETTINGS if setting.is_engine)
+SAMPLING_SETTINGS = tuple(setting for setting in SETTINGS if setting.is_sampling)
+
 KEYS_TABLE = "keys"
 """The table of the key map: action ids and keys. What is in it is checked by `app.ui.key_map`."""
 

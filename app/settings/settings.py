@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from app.settings.file import SettingsFile
 from app.settings.file_places import nearest_key
-from app.settings.schema import KEYS_TABLE, SETTINGS, setting_named
+from app.settings.schema import ENGINE_SETTINGS, KEYS_TABLE, SAMPLING_SETTINGS, SETTINGS, setting_named
 from app.settings.setting import Setting, Value
 from app.storage.paths import AppPaths
 from engine.config import DEMO_MODEL, EngineConfig, SamplingConfig
@@ -113,9 +113,9 @@ class Settings:
     def engine_changes(self) -> dict[str, str]:
         """What of the engine's configuration is not the default, by key, and by what it was set."""
         changes: dict[str, str] = {}
-        for setting in SETTINGS:
+        for setting in ENGINE_SETTINGS:
             given, value = self._given.get(setting.key), self._in_force(setting)
-            if setting.is_engine and value is not None and value != setting.default:
+            if value is not None and value != setting.default:
                 changes[setting.key] = f"{setting.text(value)} ({given.by if given else self.file.path.name})"
         return changes
 
@@ -156,7 +156,7 @@ class Settings:
 
     def engine_config(self) -> EngineConfig:
         """The engine's configuration. Raises ConfigError."""
-        values = self._for_engine(filter(_is_of_engine, SETTINGS))
+        values = self._for_engine(ENGINE_SETTINGS)
         if values["model"] == DEMO_MODEL and values.keys().isdisjoint(("memory_bytes", "residency")):
             values["residency"] = DEMO_RESIDENCY
         return EngineConfig(**values)
@@ -165,7 +165,7 @@ class Settings:
         """The engine's configuration for models beside the one that is set: what the demo alone takes is left out.
         Raises nothing: settings that contradict each other are those of nobody."""
         try:
-            return EngineConfig(**{**self._for_engine(filter(_is_of_engine, SETTINGS)), "model": ""})
+            return EngineConfig(**{**self._for_engine(ENGINE_SETTINGS), "model": ""})
         except ConfigError:
             return EngineConfig()
 
@@ -179,12 +179,10 @@ class Settings:
         command line. Raises ConfigError."""
         chosen = {
             setting.field: setting.for_engine(value)
-            for setting in SETTINGS
-            if setting.is_sampling
-            and self.typed(setting.key) is None
-            and (value := (preset or {}).get(setting.key)) is not None
+            for setting in SAMPLING_SETTINGS
+            if self.typed(setting.key) is None and (value := (preset or {}).get(setting.key)) is not None
         }
-        return SamplingConfig(**{**self._for_engine(setting for setting in SETTINGS if setting.is_sampling), **chosen})
+        return SamplingConfig(**{**self._for_engine(SAMPLING_SETTINGS), **chosen})
 
     def _for_engine(self, settings: Iterable[Setting]) -> dict[str, Any]:
         """What is set of these, by the field of the engine's configuration."""
@@ -221,10 +219,6 @@ class Settings:
 
     def _place(self, key: str) -> str:
         return self.file.place(self._lines.get(key))
-
-
-def _is_of_engine(setting: Setting) -> bool:
-    return setting.is_engine
 
 
 def search(settings: Iterable[Setting], wanted: str) -> list[Setting]:

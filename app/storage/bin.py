@@ -127,13 +127,11 @@ class ChatBin:
 
     def used_bytes(self) -> int:
         """About how much the deleted texts take."""
-        size = (
-            "SELECT coalesce(sum(length(text) + length(thinking) + coalesce(length(stats), 0)), 0) FROM deleted_turns"
-        )
-        return int(self._database.read(lambda connection: connection.execute(size).fetchone())[0])
+        size = "coalesce(sum(length(text) + length(thinking) + coalesce(length(stats), 0)), 0)"
+        return int(self._database.rows(f"SELECT {size} FROM deleted_turns")[0][0])
 
     def _listed(self, rest: str, *values: str | None) -> list[Deletion]:
-        rows = self._database.read(lambda connection: connection.execute(f"{_LIST} {rest}", values).fetchall())
+        rows = self._database.rows(f"{_LIST} {rest}", values)
         return [
             Deletion(
                 text_of(deletion_id),

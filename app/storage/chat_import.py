@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any, TypeVar
 
+from app.formatting.figures import counted
 from app.storage.export import VERSION, ExportError, KeptChat, kept_chat, turn_json
 from app.storage.forest import parents_first
 from app.storage.records import ASSISTANT, COMPLETE, FAILED, PARTIAL, STOPPED, USER, ChatRecord, TurnRecord
@@ -51,7 +52,7 @@ class Imported:
             (self.copies, "imported as a copy: another version is there"),
             (self.known, "already there"),
         )
-        told = [f"{len(ids)} {'chat' if len(ids) == 1 else 'chats'} {what}" for ids, what in kinds if ids]
+        told = [f"{counted(len(ids), 'chat')} {what}" for ids, what in kinds if ids]
         return ", ".join(told) or "There are no chats in it."
 
 
@@ -205,7 +206,7 @@ def _turn(value: object, where: str, chat_id: str) -> TurnRecord:
         markers,
         created_at=_moment(value, where),
         thinking=_take(value, where, "thinking", str),
-        in_context=_in_context(value, where),
+        in_context=_optional(value, where, "in_context", _bool_of, "true, false or null"),
         attachments=_optional(value, where, "attachments", attachments_of, "a list of files with name and text") or (),
     )
 
@@ -221,12 +222,8 @@ def _optional(
     return found
 
 
-def _in_context(turn: object, where: str) -> bool | None:
-    """Whether a question was put into the context or left out of it by hand; older files do not say."""
-    value = turn.get("in_context") if isinstance(turn, dict) else None
-    if value is not None and not isinstance(value, bool):
-        raise _wrong(f"{where}.in_context", "true, false or null")
-    return value
+def _bool_of(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None
 
 
 def _take(holder: object, where: str, key: str, kind: type[_Value]) -> _Value:

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from app.storage.database_copy import open_copy
-from app.storage.migrations import SEARCH_TRIGGERS, has_fts5, migrate
+from app.storage.migrations import SEARCH_TRIGGERS, has_fts5, migrate, transaction
 from app.storage.paths import private_file, private_folder
 from app.storage.system_errors import advice, open_file, reason, why_unwritable
 from engine.errors import MoeChatError
@@ -109,20 +109,18 @@ class ChatDatabase:
         self._forget_copy()
         return result
 
+    def rows(self, query: str, values: Sequence[object] = ()) -> list[Any]:
+        """What a query finds, by `read`. Raises StoreError."""
+        return self.read(lambda connection: connection.execute(query, values).fetchall())
+
     def run_whole(self, work: Callable[[sqlite3.Connection], _Result]) -> _Result:
         """Like `run`, as one transaction: all of it is kept or nothing. Raises StoreError."""
 
-        def transaction(connection: sqlite3.Connection) -> _Result:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                result = work(connection)
-                connection.execute("COMMIT")
-            except BaseException:
-                connection.rollback()
-                raise
-            return result
+        def whole(connection: sqlite3.Connection) -> _Result:
+            with transaction(connection):
+                return work(connection)
 
-        return self.run(transaction)
+        return self.run(whole)
 
     def move_aside(self) -> Path:
         """Rename the database and its -wal and -shm to a dated name; the next use begins again.

@@ -21,6 +21,7 @@ from app.storage.records import (
     ASSISTANT,
     FAILED,
     PARTIAL,
+    SHORT_ID,
     STOPPED,
     USER,
     Attachment,
@@ -145,7 +146,7 @@ def write_as_asked(
 def file_name(kept: KeptChat, suffix: str) -> str:
     """A name for the chat's file, such as `capital-of-france-3f2a91c4.md`: no sign that a shell would mind."""
     words = re.sub(r"[^\w]+", "-", kept.title.lower()).strip("-")[:40].strip("-")
-    return f"{words or 'chat'}-{kept.chat.chat_id[:8]}{suffix}"
+    return f"{words or 'chat'}-{kept.chat.chat_id[:SHORT_ID]}{suffix}"
 
 
 def _attachment_markdown(attachment: Attachment) -> str:

@@ -252,7 +252,7 @@ def migrate(
 
 def _run(connection: sqlite3.Connection, step: Migration) -> bool:
     """Whether it was this connection that ran the step: another instance may have been quicker."""
-    with _transaction(connection):
+    with transaction(connection):
         if connection.execute("SELECT 1 FROM migrations WHERE name = ?", (step.name,)).fetchone() is not None:
             return False
         for statement in _statements(step.sql):
@@ -266,21 +266,21 @@ def _unplug_index(connection: sqlite3.Connection, done: set[str]) -> None:
     made = [step.name for step in MIGRATIONS if step.needs_fts5 and step.name in done]
     if not made:
         return
-    with _transaction(connection):
+    with transaction(connection):
         for trigger in SEARCH_TRIGGERS:
             connection.execute(f"DROP TRIGGER IF EXISTS {trigger}")
         connection.executemany("DELETE FROM migrations WHERE name = ?", [(name,) for name in made])
 
 
 @contextmanager
-def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     """All of it or nothing. Tables of one name are renamed and dropped inside: checks wait for its end."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
         connection.execute("COMMIT")
     except BaseException:
-        connection.execute("ROLLBACK")
+        connection.rollback()
         raise
 
 

@@ -181,10 +181,6 @@ class Recorder(RecordedChats):
         self._store.close()
         return self.problem
 
-    def close(self) -> None:
-        """Write once more, then close the database."""
-        self.finish()
-
     def _save_first(self, unsaved: list[tuple[ChatRecord, list[TurnRecord]]]) -> None:
         """Write chats and turns before they are deleted, so that they can be restored."""
         for chat, turns in unsaved:

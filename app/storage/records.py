@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -11,6 +12,9 @@ USER, ASSISTANT = "user", "assistant"
 
 COMPLETE, PARTIAL, STOPPED, FAILED = "complete", "partial", "stopped", "error"
 """States of a turn: whole; being written (or its writer died); stopped by the user; ended by an error."""
+
+SHORT_ID = 8
+"""Characters of an id that are shown; more are asked for where they are not enough."""
 
 UNTITLED = "Untitled"
 TITLE_LENGTH = 60
@@ -54,6 +58,11 @@ class Attachment:
     name: str
     """As the question names it."""
     text: str
+
+
+def searched_text(text: str, files: Iterable[Attachment]) -> str:
+    """What is searched of a turn: its text, and the names and texts of its files."""
+    return "\n".join([text, *(f"{file.name}\n{file.text}" for file in files)])
 
 
 @dataclass(slots=True)

@@ -10,13 +10,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from app.storage.records import (
     ASSISTANT,
     COMPLETE,
     FAILED,
     PARTIAL,
+    SHORT_ID,
     STOPPED,
     USER,
     Attachment,
@@ -24,6 +25,7 @@ from app.storage.records import (
     ChatSummary,
     KeptPreset,
     TurnRecord,
+    searched_text,
     title_from,
 )
 
@@ -35,20 +37,14 @@ TURN_COLUMNS = (
 
 _ID = re.compile(r"[^\x00-\x20\ufffd]+")
 _STATES = (COMPLETE, PARTIAL, STOPPED, FAILED)
+_Record = TypeVar("_Record")
 _NO_TIME = "1970-01-01T00:00:00.000+00:00"
 
 
-class ReadChat(NamedTuple):
-    """A chat's row: its record, if it can be used, and what of it could not be read; empty: nothing."""
+class Read(NamedTuple, Generic[_Record]):
+    """A row: its record, if it can be used, and what of it could not be read; empty: nothing."""
 
-    record: ChatRecord | None
-    problem: str = ""
-
-
-class ReadTurn(NamedTuple):
-    """A turn's row, likewise."""
-
-    record: TurnRecord | None
+    record: _Record | None
     problem: str = ""
 
 
@@ -59,11 +55,11 @@ def text_of(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def chat_of(row: Sequence[object]) -> ReadChat:
+def chat_of(row: Sequence[object]) -> Read[ChatRecord]:
     """A row of CHAT_COLUMNS."""
     domain, system_prompt, model, chat_id, created_at, title, parent_chat_id, branched_at, preset = row
     if not _is_id(chat_id):
-        return ReadChat(None, "A chat cannot be read: its id is damaged.")
+        return Read(None, "A chat cannot be read: its id is damaged.")
     assert isinstance(chat_id, str)
     chat = ChatRecord(
         text_of(domain),
@@ -78,17 +74,17 @@ def chat_of(row: Sequence[object]) -> ReadChat:
     )
     is_damaged = any(map(_is_bytes, (domain, system_prompt, model, title)))
     is_damaged |= preset is not None and chat.preset is None
-    return ReadChat(chat, f"Parts of chat {chat_id[:8]} cannot be read." if is_damaged else "")
+    return Read(chat, f"Parts of chat {chat_id[:SHORT_ID]} cannot be read." if is_damaged else "")
 
 
-def turn_of(row: Sequence[object]) -> ReadTurn:
+def turn_of(row: Sequence[object]) -> Read[TurnRecord]:
     """A row of TURN_COLUMNS."""
     chat_id, position, role, text, state, mode_label, stats, markers, turn_id, created_at, thinking, *more = row
     in_context, attached = more
-    of_chat = f"of chat {chat_id[:8]}" if isinstance(chat_id, str) else "of a chat"
+    of_chat = f"of chat {chat_id[:SHORT_ID]}" if isinstance(chat_id, str) else "of a chat"
     is_usable = _is_id(chat_id) and _is_id(turn_id) and isinstance(position, int) and position >= 0
     if not is_usable or role not in (USER, ASSISTANT):
-        return ReadTurn(None, f"A turn {of_chat} cannot be read.")
+        return Read(None, f"A turn {of_chat} cannot be read.")
     assert isinstance(chat_id, str)
     assert isinstance(turn_id, str)
     assert isinstance(position, int)
@@ -111,7 +107,7 @@ def turn_of(row: Sequence[object]) -> ReadTurn:
         attachments or (),
     )
     is_whole = is_whole and attachments is not None and not any(map(_is_bytes, (text, mode_label, thinking)))
-    return ReadTurn(turn, "" if is_whole else f"Parts of turn {position + 1} {of_chat} cannot be read.")
+    return Read(turn, "" if is_whole else f"Parts of turn {position + 1} {of_chat} cannot be read.")
 
 
 def preset_of(value: object) -> KeptPreset | None:
@@ -145,10 +141,9 @@ def attachments_json(attachments: Sequence[Attachment]) -> str | None:
     return json.dumps([asdict(attachment) for attachment in attachments]) if attachments else None
 
 
-def searched_text(text: object, attached: object) -> str:
-    """What is searched of a turn: its text, and the names and texts of its files. Of a title: the title."""
-    files = attachments_of(_json_of(attached, [])) or ()
-    return "\n".join([text_of(text), *(f"{file.name}\n{file.text}" for file in files)])
+def searched_text_of(text: object, attached: object) -> str:
+    """What is searched of a turn; of a title, which has no files, the title."""
+    return searched_text(text_of(text), attachments_of(_json_of(attached, [])) or ())
 
 
 def summary_of(row: Sequence[object]) -> ChatSummary | None:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from app.storage.records import Snippet
-from app.storage.rows import searched_text, text_of
+from app.storage.rows import searched_text_of, text_of
 
 _OPEN, _CLOSE = "\x02", "\x03"
 """Marks around what matched, inside SQLite; the texts' own such characters are left out of a snippet."""
@@ -105,7 +105,7 @@ def _marked(found: str) -> Snippet:
 def _scan(connection: sqlite3.Connection, terms: list[str], limit: int) -> Iterator[Match]:
     num_found = 0
     for chat_id, turn_id, stored, attached in connection.execute(_EVERY_TEXT):
-        text = searched_text(stored, attached)
+        text = searched_text_of(stored, attached)
         folded = _folded(text)
         if all(term in folded for term in terms):
             yield Match(text_of(chat_id), turn_id, _cut_out(text, folded, terms))

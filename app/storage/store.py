@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 from app.formatting.sanitise import whole
 from app.storage import rows as chat_rows
@@ -14,7 +15,9 @@ from app.storage import search as chat_search
 from app.storage.bin import ChatBin
 from app.storage.database import LOCK_WAIT_S, ChatDatabase, StoreLockedError
 from app.storage.records import USER, ChatRecord, ChatSummary, SearchResult, TurnRecord
-from app.storage.rows import CHAT_COLUMNS, TURN_COLUMNS
+from app.storage.rows import CHAT_COLUMNS, TURN_COLUMNS, Read
+
+_Record = TypeVar("_Record")
 
 _SAVE_CHAT = f"""
 INSERT INTO chats ({CHAT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, (SELECT chat_id FROM chats WHERE chat_id = ?), ?, ?)
@@ -141,8 +144,7 @@ class ChatStore:
 
     def chat(self, chat_id: str) -> ChatRecord | None:
         """The chat with that id."""
-        found = self._chats("WHERE chat_id = ?", chat_id)
-        return found[0] if found else None
+        return next(iter(self._chats("WHERE chat_id = ?", chat_id)), None)
 
     def chats(self) -> list[ChatRecord]:
         """Every chat, the oldest first."""
@@ -150,35 +152,21 @@ class ChatStore:
 
     def matching(self, prefix: str) -> list[str]:
         """The ids of the chats that begin with `prefix`, at most ten."""
-        rows = self._database.read(
-            lambda connection: connection.execute(
-                "SELECT chat_id FROM chats WHERE substr(chat_id, 1, length(?1)) = ?1 LIMIT 10", (prefix,)
-            ).fetchall()
-        )
-        return [chat_rows.text_of(chat_id) for (chat_id,) in rows]
+        query = "SELECT chat_id FROM chats WHERE substr(chat_id, 1, length(?1)) = ?1 LIMIT 10"
+        return [chat_rows.text_of(chat_id) for (chat_id,) in self._database.rows(query, (prefix,))]
 
     def turns(self, chat_id: str) -> list[TurnRecord]:
         """The turns of a chat, in order."""
-        query = f"SELECT {TURN_COLUMNS} FROM turns WHERE chat_id = ? ORDER BY position"
-        rows = self._database.read(lambda connection: connection.execute(query, (chat_id,)).fetchall())
-        return self._turns(rows)
+        return self._turns("WHERE chat_id = ? ORDER BY position", chat_id)
 
     def summary(self, chat_id: str) -> ChatSummary | None:
         """A chat as a line of the list."""
-        rows = self._database.read(
-            lambda connection: connection.execute(
-                f"{_SUMMARIES} WHERE chats.chat_id = ?{_NEWEST_FIRST}", (chat_id,)
-            ).fetchall()
-        )
+        rows = self._database.rows(f"{_SUMMARIES} WHERE chats.chat_id = ?{_NEWEST_FIRST}", (chat_id,))
         return next(map(chat_rows.summary_of, rows), None)
 
-    def summaries(self, limit: int = 100, offset: int = 0) -> list[ChatSummary]:
+    def summaries(self, limit: int = 100) -> list[ChatSummary]:
         """The list of chats, the one with the newest turn first."""
-        rows = self._database.read(
-            lambda connection: connection.execute(
-                f"{_SUMMARIES}{_NEWEST_FIRST} LIMIT ? OFFSET ?", (limit, offset)
-            ).fetchall()
-        )
+        rows = self._database.rows(f"{_SUMMARIES}{_NEWEST_FIRST} LIMIT ?", (limit,))
         found = [chat_rows.summary_of(row) for row in rows]
         if None in found:
             self._tell_once("A chat cannot be read: its id is damaged.")
@@ -186,8 +174,7 @@ class ChatStore:
 
     def num_chats(self) -> int:
         """How many chats are kept."""
-        count = "SELECT count(*) FROM chats"
-        return int(self._database.read(lambda connection: connection.execute(count).fetchone())[0])
+        return int(self._database.rows("SELECT count(*) FROM chats")[0][0])
 
     def search(self, text: str, limit: int = 50) -> list[SearchResult]:
         """Where `text` is found: titles first, then turns, the newest first. Any text is a valid search."""
@@ -205,13 +192,11 @@ class ChatStore:
 
     def turn(self, turn_id: str) -> TurnRecord | None:
         """The turn with that id."""
-        query = f"SELECT {TURN_COLUMNS} FROM turns WHERE turn_id = ?"
-        rows = self._database.read(lambda connection: connection.execute(query, (turn_id,)).fetchall())
-        return next(iter(self._turns(rows)), None)
+        return next(iter(self._turns("WHERE turn_id = ?", turn_id)), None)
 
     def data_version(self) -> int:
         """A number that changes once another connection has written to the database."""
-        return int(self._database.read(lambda connection: connection.execute("PRAGMA data_version").fetchone())[0])
+        return int(self._database.rows("PRAGMA data_version")[0][0])
 
     # The file
 
@@ -230,19 +215,19 @@ class ChatStore:
         self._database.close()
 
     def _chats(self, rest: str, *values: str) -> list[ChatRecord]:
-        rows = self._database.read(
-            lambda connection: connection.execute(f"SELECT {CHAT_COLUMNS} FROM chats {rest}", values).fetchall()
-        )
-        read = [chat_rows.chat_of(row) for row in rows]
-        for _, problem in read:
-            self._tell_once(problem)
-        return [chat for chat, _ in read if chat is not None]
+        rows = self._database.rows(f"SELECT {CHAT_COLUMNS} FROM chats {rest}", values)
+        return self._usable(map(chat_rows.chat_of, rows))
 
-    def _turns(self, rows: Sequence[Sequence[object]]) -> list[TurnRecord]:
-        read = [chat_rows.turn_of(row) for row in rows]
+    def _turns(self, rest: str, *values: str) -> list[TurnRecord]:
+        rows = self._database.rows(f"SELECT {TURN_COLUMNS} FROM turns {rest}", values)
+        return self._usable(map(chat_rows.turn_of, rows))
+
+    def _usable(self, rows: Iterable[Read[_Record]]) -> list[_Record]:
+        """The records that can be used; what could not be read is told."""
+        read = list(rows)
         for _, problem in read:
             self._tell_once(problem)
-        return [turn for turn, _ in read if turn is not None]
+        return [record for record, _ in read if record is not None]
 
     def _tell_once(self, problem: str) -> None:
         if problem and problem not in self._told:

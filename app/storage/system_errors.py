@@ -67,12 +67,12 @@ def why_unwritable(folder: Path) -> OSError | None:
     return None
 
 
-def open_file(path: Path, flags: int = os.O_RDONLY, mode: int = 0o600) -> BinaryIO:
+def open_file(path: Path, flags: int = os.O_RDONLY) -> BinaryIO:
     """Open a regular file to read, or, with a flag to write, to append; never waits, as a FIFO would.
 
     Raises OSError, also for what is no regular file.
     """
-    descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY, mode)
+    descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY, 0o600)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, _NOT_A_FILE, str(path))

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from app.domains.domain import title_of
+from app.formatting.figures import counted
+from app.storage import forest
 from app.storage.records import ChatSummary, Deletion
 
 _WEEK_DAYS = 7
@@ -36,17 +38,12 @@ def when(written: str, now: datetime | None = None) -> str:
     return f"{at.day} {at:%b}" if at.year == now.year else f"{at:%Y-%m-%d}"
 
 
-def num_turns(number: int) -> str:
-    """`1 turn`, `12 turns`."""
-    return f"{number} turn" if number == 1 else f"{number} turns"
-
-
-def about_deletion(deletion: Deletion, now: datetime | None = None) -> str:
+def about_deletion(deletion: Deletion) -> str:
     """`chat · 12 turns · 3 versions · deleted 5 min ago`."""
-    parts = ["chat" if deletion.is_chat else "turns of a chat", num_turns(deletion.num_turns)]
+    parts = ["chat" if deletion.is_chat else "turns of a chat", counted(deletion.num_turns, "turn")]
     if deletion.num_chats > 1:
         parts.append(f"{deletion.num_chats} versions")
-    return " · ".join([*parts, f"deleted {when(deletion.deleted_at, now)}"])
+    return " · ".join([*parts, f"deleted {when(deletion.deleted_at)}"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +62,10 @@ class ChatVersions:
         """The ids of all of them."""
         return tuple(chat.chat_id for chat in self.versions)
 
-    def about(self, now: datetime | None = None) -> str:
+    def about(self) -> str:
         """`5 min ago · 12 turns · Maths · demo · 3 versions`."""
         chat = self.newest
-        parts = [when(chat.updated_at, now), num_turns(chat.num_turns), title_of(chat.domain), chat.model]
+        parts = [when(chat.updated_at), counted(chat.num_turns, "turn"), title_of(chat.domain), chat.model]
         if len(self.versions) > 1:
             parts.append(f"{len(self.versions)} versions")
         return " · ".join(part for part in parts if part)
@@ -76,20 +73,7 @@ class ChatVersions:
 
 def grouped_versions(chats: Iterable[ChatSummary]) -> list[ChatVersions]:
     """Chats, the newest first, grouped with their versions, in the order of the newest of each."""
-    known = {chat.chat_id: chat for chat in chats}
-    members: dict[str, list[ChatSummary]] = {}
-    for chat in known.values():
-        members.setdefault(_root(known, chat), []).append(chat)
-    return [ChatVersions(tuple(versions)) for versions in members.values()]
-
-
-def _root(known: dict[str, ChatSummary], chat: ChatSummary) -> str:
-    """The oldest ancestor that is known. An imported file may hold a circle: none is gone round twice."""
-    passed = {chat.chat_id}
-    while (parent := known.get(chat.parent_chat_id or "")) is not None and parent.chat_id not in passed:
-        passed.add(parent.chat_id)
-        chat = parent
-    return min(passed) if chat.parent_chat_id in passed else chat.chat_id
+    return [ChatVersions(tuple(family)) for family in forest.grouped_versions(chats)]
 
 
 def _parsed(written: str) -> datetime | None:

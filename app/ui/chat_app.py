@@ -158,7 +158,7 @@ class ChatApp(TypingApp, ConfiguredApp):
             self._chat.flow.save_partial()
             self._chat.flow.conversation.leave()
         self._bridge.close()
-        self.recorder.close()
+        self.recorder.finish()
 
     async def _beat(self) -> None:
         """Drain the engine's events, and show what there is to show."""
@@ -227,7 +227,7 @@ class ChatApp(TypingApp, ConfiguredApp):
         """Ask for the model and the memory, then for the domain."""
         from app.ui.screens.welcome import Welcome
 
-        welcome = Welcome(self.model_folders(), self._bridge.config.model, self.settings.config_of_others())
+        welcome = Welcome(self.settings.model_folders(), self._bridge.config.model, self.settings.config_of_others())
         self.push_screen(welcome, self._welcomed)
 
     async def _welcomed(self, chosen: dict[str, Value | None] | None) -> None:

@@ -134,7 +134,9 @@ class ConfiguredApp(App[None]):
         from app.ui.screens.model_picker import ModelPicker
 
         if not isinstance(self.screen, ModelPicker):
-            picker = ModelPicker(self.model_folders(), self.bridge.config.model, self.settings.config_of_others())
+            picker = ModelPicker(
+                self.settings.model_folders(), self.bridge.config.model, self.settings.config_of_others()
+            )
             self.push_screen(picker, self._model_chosen)
 
     def action_command_palette(self) -> None:
@@ -183,10 +185,6 @@ class ConfiguredApp(App[None]):
         is_there = owner is self or action.scope in getattr(owner, "ACTION_SCOPE", "").split()
         return is_there and bool(owner.check_action(name, parameters))
 
-    def model_folders(self) -> list[Path]:
-        """Where the model picker looks, beside the Hugging Face cache."""
-        return self.settings.model_folders()
-
     def choose(self, chosen: Mapping[str, Value | None]) -> None:
         """Take, keep and load what was chosen about the model; for this run it wins over the command line."""
         changes = dict(chosen)
@@ -214,7 +212,7 @@ class ConfiguredApp(App[None]):
 
     def _with_folder_of(self, model: str) -> list[str] | None:
         """The known folders and the model's own; None when it is known already, or no folder."""
-        path, folders = Path(model).expanduser(), self.model_folders()
+        path, folders = Path(model).expanduser(), self.settings.model_folders()
         if not path.is_absolute() or any(folder in (path, path.parent) for folder in folders):
             return None
         return [*map(str, folders), str(path)]

@@ -13,9 +13,10 @@ from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from app.cli.engine_run import EXIT_FAILED, EXIT_OK, EngineFailure
+from app.cli.engine_run import EngineFailure
 from app.cli.output.screen import HeadlessScreen
 from app.cli.output.terminal_text import print_report
+from app.cli.usage import EXIT_FAILED, EXIT_OK
 from app.process.instance import InstanceLock
 from app.settings.settings import Settings
 from app.storage.paths import AppPaths

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from app.cli.arguments.shared import Commands
 
 _EXIT_CODES = "exit codes: 0 done · 1 there is no such chat, or it could not be done · 2 wrong usage"
-_CHAT = "its id, the beginning of it, or `last`"
+LAST = "last"
+_CHAT = f"its id, the beginning of it, or `{LAST}`"
 
 
 def add_chats(commands: Commands) -> None:
@@ -48,7 +49,7 @@ def add_chats(commands: Commands) -> None:
         "deletion",
         metavar="ID",
         nargs="?",
-        default="last",
+        default=LAST,
         help="its id as `chats bin` prints it, a deleted chat's, the beginning of one, or `last` (default)",
     )
 

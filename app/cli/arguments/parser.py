@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from app.cli.arguments.chats import add_chats
-from app.cli.arguments.shared import EXIT_CODES, SIGNAL_CODES, add_chat_options, add_task_options
+from app.cli.arguments.shared import EXIT_CODES, SIGNAL_CODES, add_chat_options, add_command, add_task_options
 from app.cli.arguments.tasks import add_tasks
 from app.cli.output.terminal_text import say
 from app.cli.usage import EXIT_USAGE
@@ -139,24 +139,24 @@ def _add_ask(commands: Commands) -> None:
 
 
 def _add_presets(commands: Commands) -> None:
-    presets = commands.add_parser(
+    presets = add_command(
+        commands,
         "presets",
-        help="list your presets: a system prompt, sampling and a mode under a name",
+        "list your presets: a system prompt, sampling and a mode under a name",
         description="List your presets, and what is in each. A chat begins with one by -p, and takes one by /preset.",
-        epilog=EXIT_CODES,
     )
     presets.add_argument("--names", action="store_true", help="the names alone")
     presets.add_argument("--json", action="store_true", help="print it as JSON")
 
 
 def _add_models(commands: Commands) -> None:
-    models = commands.add_parser(
+    models = add_command(
+        commands,
         "models",
-        help="list the models on this machine, with what each would cost and give at this budget",
+        "list the models on this machine, with what each would cost and give at this budget",
         description="List the models of the known folders, of the Hugging Face cache, of LM Studio and Ollama, and of "
         "the current folder: of models that ggml would run the formats, the smallest budget, and the share of the "
         "experts that the budget holds, estimated from their headers. Loads no model.",
-        epilog=EXIT_CODES,
     )
     models.add_argument("folder", metavar="FOLDER", nargs="*", help="a folder or file to look at as well")
     add_task_options(models)

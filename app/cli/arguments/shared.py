@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from app.cli.usage import UsageError
-from app.settings.schema import SETTINGS
+from app.settings.schema import ENGINE_SETTINGS, SAMPLING_SETTINGS, SETTINGS
 from app.settings.setting import Kind, Setting
 from engine.config import RECORDED_TOK
 
@@ -18,16 +18,21 @@ if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
 
+def add_command(commands: Commands, name: str, meaning: str, description: str | None = None) -> argparse.ArgumentParser:
+    """A command with the usual exit codes."""
+    return commands.add_parser(name, help=meaning, description=description, epilog=EXIT_CODES)
+
+
 def add_engine_options(parser: argparse.ArgumentParser) -> None:
     """The options that every command with an engine has. A subcommand's value wins over one given before it."""
-    _add(parser, "engine", (setting for setting in SETTINGS if setting.is_engine))
+    _add(parser, "engine", ENGINE_SETTINGS)
 
 
 def add_chat_options(parser: argparse.ArgumentParser) -> None:
     """Those of the engine, how the next token is drawn, and what a chat begins with."""
     _add(parser, "chat", (setting for setting in SETTINGS if not setting.is_engine and not setting.is_sampling))
     add_engine_options(parser)
-    _add(parser, "sampling", (setting for setting in SETTINGS if setting.is_sampling))
+    _add(parser, "sampling", SAMPLING_SETTINGS)
 
 
 def add_task_options(task: argparse.ArgumentParser) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from app.cli.arguments.shared import EXIT_CODES, add_count, add_json, add_prompt_options, add_task_options
+from app.cli.arguments.shared import add_command, add_count, add_json, add_prompt_options, add_task_options
 from engine.config import RECORDED_TOK
 
 if TYPE_CHECKING:
@@ -14,15 +14,11 @@ if TYPE_CHECKING:
 
 def add_tasks(commands: Commands) -> None:
     """Proving, measuring, planning, profiling, recording and tuning."""
-    verify = commands.add_parser(
-        "verify", help="compare the answers of EXACT with those of the whole model in memory", epilog=EXIT_CODES
-    )
+    verify = add_command(commands, "verify", "compare the answers of EXACT with those of the whole model in memory")
     add_count(verify, "--tokens", "tokens to decode and compare", 32)
     add_task_options(verify)
     _add_bench(commands)
-    plan = commands.add_parser(
-        "plan", help="show how the memory budget would be divided, without loading the model", epilog=EXIT_CODES
-    )
+    plan = add_command(commands, "plan", "show how the memory budget would be divided, without loading the model")
     add_task_options(plan)
     _add_profile(commands)
     _add_trace(commands)
@@ -30,9 +26,7 @@ def add_tasks(commands: Commands) -> None:
 
 
 def _add_bench(commands: Commands) -> None:
-    bench = commands.add_parser(
-        "bench", help="measure policies, strategies, prefill, or a GGUF file against llama.cpp", epilog=EXIT_CODES
-    )
+    bench = add_command(commands, "bench", "measure policies, strategies, prefill, or a GGUF file against llama.cpp")
     bench.add_argument(
         "bench",
         metavar="WHAT",
@@ -67,16 +61,14 @@ def _add_bench(commands: Commands) -> None:
 
 
 def _add_profile(commands: Commands) -> None:
-    profile = commands.add_parser(
+    profile = add_command(
+        commands,
         "profile",
-        help="build, list, show and delete domain profiles",
+        "build, list, show and delete domain profiles",
         description="A profile says which experts the prompts of a domain use. It belongs to one model.",
-        epilog=EXIT_CODES,
     )
     kinds = profile.add_subparsers(dest="profile", metavar="WHAT", required=True)
-    build = kinds.add_parser(
-        "build", help="answer a domain's prompts, and keep which experts they used", epilog=EXIT_CODES
-    )
+    build = add_command(kinds, "build", "answer a domain's prompts, and keep which experts they used")
     add_prompt_options(build)
     build.add_argument("--name", metavar="NAME", help="the domain that a profile of your prompts is for")
     build.add_argument(
@@ -84,10 +76,10 @@ def _add_profile(commands: Commands) -> None:
         action="store_true",
         help="also train the predictor of the next layer's experts that the strategy duoserve uses; takes minutes",
     )
-    shown = kinds.add_parser("show", help="show a profile: the hit-rate curve of every layer", epilog=EXIT_CODES)
+    shown = add_command(kinds, "show", "show a profile: the hit-rate curve of every layer")
     shown.add_argument("--plan", action="store_true", help="and how slots would be shared out by it, move by move")
-    deleted = kinds.add_parser("delete", help="delete a profile", epilog=EXIT_CODES)
-    listed = kinds.add_parser("list", help="list the model's profiles and the hit rates to expect", epilog=EXIT_CODES)
+    deleted = add_command(kinds, "delete", "delete a profile")
+    listed = add_command(kinds, "list", "list the model's profiles and the hit rates to expect")
     for kind in (shown, deleted):
         kind.add_argument("domain", metavar="DOMAIN", help="the profile's domain")
     for kind in (build, listed, shown, deleted):
@@ -95,15 +87,15 @@ def _add_profile(commands: Commands) -> None:
 
 
 def _add_trace(commands: Commands) -> None:
-    trace = commands.add_parser(
+    trace = add_command(
+        commands,
         "trace",
-        help="record which experts a model chooses, and replay what a cache would have done with that",
+        "record which experts a model chooses, and replay what a cache would have done with that",
         description="A routing trace holds, for every token and MoE layer, the chosen experts, all router scores and "
         "what was predicted. It belongs to one model.",
-        epilog=EXIT_CODES,
     )
     kinds = trace.add_subparsers(dest="trace", metavar="WHAT", required=True)
-    record = kinds.add_parser("record", help="answer prompts in exact mode, and record the routing", epilog=EXIT_CODES)
+    record = add_command(kinds, "record", "answer prompts in exact mode, and record the routing")
     record.add_argument("--out", metavar="FILE", required=True, help="the file to write, in place of an earlier trace")
     add_prompt_options(record)
     add_task_options(record)
@@ -111,12 +103,12 @@ def _add_trace(commands: Commands) -> None:
 
 
 def _add_replay(kinds: Commands) -> None:
-    replay = kinds.add_parser(
+    replay = add_command(
+        kinds,
         "replay",
-        help="count what eviction policies would have loaded, and the lower bound (Belady)",
+        "count what eviction policies would have loaded, and the lower bound (Belady)",
         description="Replay a trace through eviction policies, from empty slots. Neither the model nor the engine is "
         "needed. Bounds: the fewest loads any policy could do, knowing the future.",
-        epilog=EXIT_CODES,
     )
     replay.add_argument("file", metavar="FILE", help="a routing trace")
     replay.add_argument("--slots", type=int, metavar="N", help="slots of every layer")
@@ -140,12 +132,12 @@ def _add_replay(kinds: Commands) -> None:
 
 
 def _add_tune(commands: Commands) -> None:
-    tune = commands.add_parser(
+    tune = add_command(
+        commands,
         "tune",
-        help="find the eviction weights that load least on your model, and check them on other prompts",
+        "find the eviction weights that load least on your model, and check them on other prompts",
         description="Search the weights of history eviction on recorded routing, at the slots of the present budget, "
         "and say what they save on prompts the search has not seen.",
-        epilog=EXIT_CODES,
     )
     tune.add_argument(
         "--trace",

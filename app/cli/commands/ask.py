@@ -25,12 +25,13 @@ from dataclasses import replace
 from app.chat.attachments import Question, question_of
 from app.chat.conversation import Conversation
 from app.cli.answer import HeadlessAnswers, thinking_choice
-from app.cli.chat_preset import choose, starting_mode, starting_preset, wanted_thinking
-from app.cli.commands.chats import LAST, ChatNotFoundError, chat_id_of
-from app.cli.engine_run import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Interrupt, counted_as_running, running_engine
+from app.cli.arguments.chats import LAST
+from app.cli.chat_preset import choose, new_conversation, starting_mode, starting_preset, wanted_thinking
+from app.cli.commands.chats import ChatNotFoundError, chat_id_of
+from app.cli.engine_run import Interrupt, counted_as_running, running_engine
 from app.cli.output.screen import HeadlessScreen
 from app.cli.saving import saving
-from app.cli.usage import UsageError
+from app.cli.usage import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, UsageError
 from app.domains.domain import domain_named
 from app.formatting.sanitise import text_of, whole
 from app.settings.presets import usable
@@ -38,7 +39,6 @@ from app.settings.settings import Settings
 from app.storage import answer_record
 from app.storage.paths import AppPaths
 from app.storage.recorder import Recorder
-from app.storage.records import ChatRecord
 from app.storage.store import ChatStore
 from app.storage.unkept_recorder import UnkeptRecorder
 from engine.events import CANCELLED, ERROR, TurnEnded
@@ -89,28 +89,20 @@ def conversation_for(
     arguments: argparse.Namespace, settings: Settings, store: ChatStore, recorder: Recorder
 ) -> Conversation:
     """The chat to go on with, or a new one. Raises ChatNotFoundError, UsageError and StoreError."""
-    sampling, system = settings.sampling(), settings.typed("chat.system_prompt")
-    preset = starting_preset(settings)
-    if name := arguments.chat or (LAST if arguments.goes_on else ""):
-        if settings.typed("chat.domain") is not None:
-            raise UsageError("A chat keeps its domain: --domain contradicts --continue and --chat.", "Leave one out.")
-        kept = recorder.load(chat_id_of(store, name))
-        if kept is None:
-            raise ChatNotFoundError("The chat was deleted meanwhile.")
-        conversation = Conversation(kept[0], recorder, sampling, kept[1])
-        if settings.typed("chat.preset") is not None:
-            choose(conversation, preset, settings)
-        if system is not None:
-            conversation.set_system_prompt(whole(system))
-    else:
+    name = arguments.chat or (LAST if arguments.goes_on else "")
+    if not name:
         domain = domain_named(settings.text("chat.domain"))
-        own = settings.text("chat.system_prompt") or domain.system_prompt
-        chat = ChatRecord(domain.name, whole(own).strip(), settings.engine_config().model)
-        conversation = Conversation(chat, recorder, sampling)
-        choose(conversation, preset, settings)
-        if system is not None:
-            conversation.set_system_prompt(whole(system))
-    conversation.sampling = settings.sampling(usable(conversation.chat.preset))
+        return new_conversation(domain, settings.engine_config().model, recorder, settings)
+    if settings.typed("chat.domain") is not None:
+        raise UsageError("A chat keeps its domain: --domain contradicts --continue and --chat.", "Leave one out.")
+    kept = recorder.load(chat_id_of(store, name))
+    if kept is None:
+        raise ChatNotFoundError("The chat was deleted meanwhile.")
+    conversation = Conversation(kept[0], recorder, settings.sampling(usable(kept[0].preset)), kept[1])
+    if settings.typed("chat.preset") is not None:
+        choose(conversation, starting_preset(settings), settings)
+    if (system := settings.typed("chat.system_prompt")) is not None:
+        conversation.set_system_prompt(system)
     return conversation
 
 

@@ -9,22 +9,21 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
 
+from app.cli.arguments.chats import LAST
 from app.cli.commands import chat_bin
 from app.cli.output.terminal_text import Bold, confirmed, say, say_exported, say_json, tell
+from app.formatting.figures import counted
 from app.formatting.sanitise import visible, whole
 from app.storage import chat_import, export, import_file
 from app.storage.bin import BIN_DAYS
 from app.storage.export import KeptChat
 from app.storage.forest import grouped_versions as linked_families
 from app.storage.paths import AppPaths, make_private
-from app.storage.records import ChatSummary, SearchResult, Snippet
+from app.storage.records import SHORT_ID, ChatSummary, SearchResult, Snippet
 from app.storage.store import ChatStore
-from app.storage.words import ChatVersions, grouped_versions, num_turns, when
+from app.storage.words import ChatVersions, grouped_versions, when
 from engine.errors import MoeChatError
 
-SHORT_ID = 8
-"""Characters of an id that are shown; more are asked for where they are not enough."""
-LAST = "last"
 _LOCK_WAIT_S = 5.0
 """How long a command waits for another program that holds the chat database."""
 
@@ -83,7 +82,7 @@ def _list(store: ChatStore, arguments: argparse.Namespace) -> int:
         return 0
     listed = [ChatVersions((chat,)) for chat in chats] if arguments.all else grouped_versions(chats)
     if arguments.json:
-        say_json([_summary_json(family) for family in listed[:limit]])
+        say_json([{**asdict(family.newest), "versions": family.chat_ids} for family in listed[:limit]])
         return 0
     for family in listed[:limit]:
         say(_line(family))
@@ -138,8 +137,7 @@ def _export(store: ChatStore, arguments: argparse.Namespace) -> int:
     else:
         tell(f"Saved to {export.write_file(output, write(chats))}")
     if left_out := len(with_versions) - len(chats):
-        versions = "1 other version" if left_out == 1 else f"{left_out} other versions"
-        tell(f"Not written: {versions} of it. With --json every version is.")
+        tell(f"Not written: {counted(left_out, 'other version')} of it. With --json every version is.")
     return 0
 
 
@@ -168,7 +166,7 @@ def _rename(store: ChatStore, arguments: argparse.Namespace) -> int:
 def _delete(store: ChatStore, arguments: argparse.Namespace) -> int:
     for name in dict.fromkeys(chat_id_of(store, name) for name in arguments.chat):
         chat = _summary(store, name)
-        about = f"“{chat.title}” ({num_turns(chat.num_turns)})"
+        about = f"“{chat.title}” ({counted(chat.num_turns, 'turn')})"
         if arguments.yes or confirmed(f"Delete {about}?"):
             store.delete_chat(name)
             say(f"Deleted {about}. To restore it: moe-chat chats restore {name[:SHORT_ID]}")
@@ -195,10 +193,6 @@ def _line(family: ChatVersions) -> str:
     line = visible(" ".join(line.splitlines()))
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else len(line)
     return line if len(line) <= columns else f"{line[: columns - 1]}…"
-
-
-def _summary_json(family: ChatVersions) -> dict[str, object]:
-    return {**asdict(family.newest), "versions": list(family.chat_ids)}
 
 
 def _hit_json(result: SearchResult) -> dict[str, object]:

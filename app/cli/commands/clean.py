@@ -13,6 +13,7 @@ from pathlib import Path
 from app.cli.commands.paths import Place, places, used_bytes
 from app.cli.output.terminal_text import confirmed, say, say_json, tell
 from app.cli.usage import UsageError
+from app.formatting.figures import counted
 from app.process.instance import InstanceLock
 from app.storage.paths import AppPaths
 from app.storage.store import ChatStore
@@ -90,12 +91,8 @@ def _free(place: Place, paths: AppPaths, *, is_asked: bool) -> int:
 def _details(place: Place, paths: AppPaths) -> str:
     """What exactly would go."""
     if place.name == "chats":
-        store = ChatStore(paths.chats_db)
-        try:
-            number = store.num_chats()
-            return f"{number} {'chat' if number == 1 else 'chats'}, which cannot be undone"
-        finally:
-            store.close()
+        with contextlib.closing(ChatStore(paths.chats_db)) as store:
+            return f"{counted(store.num_chats(), 'chat')}, which cannot be undone"
     return place.about
 
 

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
 from app.cli.commands.self_checks import FAIL, OK, WARN, Check, self_checks
-from app.cli.engine_run import EXIT_FAILED, EXIT_OK, is_of, started_engine
+from app.cli.engine_run import is_of, started_engine
 from app.cli.output.screen import HeadlessScreen
 from app.cli.output.terminal_text import Bold, say, say_json
+from app.cli.usage import EXIT_FAILED, EXIT_OK
 from app.engine_link.bridge import EngineLink
 from app.settings.settings import Settings
 from app.storage.paths import AppPaths

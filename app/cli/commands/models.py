@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from app.cli.engine_run import EXIT_OK
 from app.cli.output.terminal_text import Bold, say, say_json
+from app.cli.usage import EXIT_OK
 from app.formatting.model_words import COSTS_EXPLAINED, model_costs, model_shape
 from app.settings.settings import Settings
 from engine.checkpoint.catalogue import ModelEntry

@@ -9,12 +9,13 @@ import sys
 from dataclasses import replace
 
 from app.cli.answer import HeadlessAnswers
+from app.cli.arguments.chats import LAST
 from app.cli.chat_preset import starting_mode
-from app.cli.commands.chats import LAST
 from app.cli.commands.plain_commands import PlainChat, run_command
-from app.cli.engine_run import EXIT_OK, EngineFailure, InputInterrupted, Interrupt, counted_as_running, running_engine
+from app.cli.engine_run import EngineFailure, InputInterrupted, Interrupt, counted_as_running, running_engine
 from app.cli.output.screen import HeadlessScreen
 from app.cli.saving import saving
+from app.cli.usage import EXIT_OK
 from app.commands import typed
 from app.domains.domain import domain_named
 from app.formatting.sanitise import whole

@@ -12,7 +12,7 @@ from app.chat.exchange import Exchange
 from app.chat.sync import take_over
 from app.cli import chat_preset
 from app.cli.answer import HeadlessAnswers, thinking_choice
-from app.cli.commands.chats import SHORT_ID, chat_id_of
+from app.cli.commands.chats import chat_id_of
 from app.cli.engine_run import PATIENT_WAIT_S, Interrupt
 from app.cli.output.screen import HeadlessScreen
 from app.cli.output.terminal_text import say
@@ -25,7 +25,7 @@ from app.settings.presets import Preset
 from app.settings.settings import Settings
 from app.storage import answer_record, export
 from app.storage.recorder import Recorder
-from app.storage.records import ChatRecord
+from app.storage.records import SHORT_ID
 from app.storage.store import ChatStore
 from app.storage.words import grouped_versions
 from engine.config import APPROX, EXACT, strategy_named
@@ -66,7 +66,7 @@ class PlainChat:
         rows = [(f"/{command.name} {command.takes}", command.meaning) for command in slash_commands(on_screen=False)]
         width = max(len(written) for written, _ in rows)
         for written, meaning in rows:
-            self._say(f"{written:<{width}}  {meaning}")
+            say(f"{written:<{width}}  {meaning}")
 
     def command_new(self, name: str) -> None:
         """Begin another chat, in this domain or another."""
@@ -74,7 +74,7 @@ class PlainChat:
             self._domain = domain_named(name)
             self._answers.set_domain(name)
         self._enter(self._begun())
-        self._say(f"A new chat, {self._domain.title}.")
+        say(f"A new chat, {self._domain.title}.")
 
     def command_domain(self, name: str) -> None:
         """Begin another chat in a domain, or print what a chat can be about."""
@@ -82,25 +82,25 @@ class PlainChat:
             self.command_new(name)
         else:
             for domain in all_domains():
-                self._say(f"{domain.name:<14}{domain.purpose}")
+                say(f"{domain.name:<14}{domain.purpose}")
 
     def command_system(self, text: str) -> None:
         """Print or set the system prompt."""
         if text:
             self._conversation.set_system_prompt(text)
-        self._say(self._conversation.chat.system_prompt or "There is no system prompt.")
+        say(self._conversation.chat.system_prompt or "There is no system prompt.")
 
     def command_preset(self, asked: str) -> None:
         """List presets, or choose, save, rename, delete or restore one."""
         known = chat_preset.known_presets()
         if not asked:
             for name, meaning in preset_command.choices(known):
-                self._say(f"{name:<14}{meaning}")
+                say(f"{name:<14}{meaning}")
             return
         outcome = preset_command.carry_out(known, asked, self._current_preset)
         if outcome.chosen is not None or outcome.drops:
             chat_preset.choose(self._conversation, outcome.chosen, self._settings)
-        self._say(outcome.said)
+        say(outcome.said)
         if outcome.chosen is not None:
             self._choose_thinking(str(outcome.chosen.values.get(presets.THINKING, "")), self._screen.note)
             if (mode := outcome.chosen.values.get(presets.MODE)) is not None:
@@ -116,21 +116,21 @@ class PlainChat:
             raise ConfigError(f"Unknown mode {name!r}.", f"Choose {EXACT} or {APPROX}.")
         if name:
             self._answers.set_mode(name)
-        self._say(f"The mode is {name or self._answers.mode}.")
+        say(f"The mode is {name or self._answers.mode}.")
 
     def command_strategy(self, name: str) -> None:
         """Print or set how experts are loaded and kept."""
         if name:
             self._answers.set_strategy(name)
         shown = self._answers.strategy
-        self._say(f"The strategy is {shown}: {strategy_named(shown).meaning}.")
+        say(f"The strategy is {shown}: {strategy_named(shown).meaning}.")
 
     def command_thinking(self, choice: str) -> None:
         """Set whether, or how hard, the model thinks first."""
         self._choose_thinking(choice, None)
         known = ", ".join(self._answers.ready.thinking_choices)
         chosen = self._conversation.thinking or "the model's own"
-        self._say(f"Thinking: {chosen}. {f'Choices: {known}.' if known else 'This model has no choices of thinking.'}")
+        say(f"Thinking: {chosen}. {f'Choices: {known}.' if known else 'This model has no choices of thinking.'}")
 
     def command_regenerate(self, _: str) -> None:
         """Answer the last question again; the earlier answer stays in an earlier version of the chat."""
@@ -154,7 +154,7 @@ class PlainChat:
         """Delete the last question and its answer."""
         last = self._last()
         self._conversation.delete(last)
-        self._say(f"Deleted: {last.question.text.splitlines()[0] if last.question.text else ''} /undo restores it.")
+        say(f"Deleted: {last.question.text.splitlines()[0] if last.question.text else ''} /undo restores it.")
 
     def command_undo(self, _: str) -> None:
         """Restore what was deleted last: in this chat, or a chat."""
@@ -162,7 +162,7 @@ class PlainChat:
         restored = self._recorder.undo(chat_id)
         if chat_id in restored.chat_ids:
             take_over(self._conversation.exchanges, self._recorder.turns_now(chat_id))
-        self._say(f"Restored: {restored.deletion.title}")
+        say(f"Restored: {restored.deletion.title}")
 
     def command_chats(self, text: str) -> None:
         """List chats, or those in which a text is found."""
@@ -171,9 +171,9 @@ class PlainChat:
         else:
             chats = self._store.summaries(10 * _NUM_LISTED)
         for family in grouped_versions(chats)[:_NUM_LISTED]:
-            self._say(f"{family.newest.chat_id[:SHORT_ID]}  {family.newest.title} · {family.about()}")
+            say(f"{family.newest.chat_id[:SHORT_ID]}  {family.newest.title} · {family.about()}")
         if not chats:
-            self._say("No matches." if text else "No chats yet.")
+            say("No matches." if text else "No chats yet.")
 
     def command_open(self, name: str) -> None:
         """Go on with a chat that was kept."""
@@ -182,7 +182,7 @@ class PlainChat:
             raise ConfigError("The chat was deleted meanwhile.")
         sampling = self._settings.sampling(presets.usable(kept[0].preset))
         self._enter(Conversation(kept[0], self._recorder, sampling, kept[1]))
-        self._say(export.as_markdown(export.KeptChat(kept[0], kept[1])).rstrip())
+        say(export.as_markdown(export.KeptChat(kept[0], kept[1])).rstrip())
 
     def command_title(self, text: str) -> None:
         """Call the chat something else."""
@@ -195,7 +195,7 @@ class PlainChat:
             raise ConfigError("There is nothing to export yet.")
         chat = export.KeptChat(*kept)
         written = export.write_as_asked(chat, partial(self._recorder.versions, chat.chat_id), name)
-        self._say(f"Saved to {written}")
+        say(f"Saved to {written}")
 
     def command_save(self, asked: str) -> None:
         """Write a block of code of the last answer to a new file."""
@@ -203,25 +203,20 @@ class PlainChat:
         block, name = code_blocks.read_save(markdown.code_blocks(answer.text if answer is not None else ""), asked)
         if not name:
             raise ConfigError("There is no name for the file.", "Write /save NUMBER FILE, or /save FILE.")
-        self._say(f"Saved {code_blocks.about(block)}, to {code_blocks.save(block, name)}")
+        say(f"Saved {code_blocks.about(block)}, to {code_blocks.save(block, name)}")
 
     def command_stats(self, _: str) -> None:
         """Print what the last answer cost."""
         for line in self._stats or ["There is no answer yet."]:
-            self._say(line)
+            say(line)
 
     def command_quit(self, _: str) -> None:
         """Leave."""
         self.is_over = True
 
     def _begun(self) -> Conversation:
-        system = self._settings.text("chat.system_prompt") or self._domain.system_prompt.strip()
-        chat = ChatRecord(self._domain.name, system, self._answers.ready.model_name)
-        conversation = Conversation(chat, self._recorder, self._settings.sampling())
-        chat_preset.choose(conversation, chat_preset.starting_preset(self._settings), self._settings)
-        if (typed := self._settings.typed("chat.system_prompt")) is not None:
-            conversation.set_system_prompt(typed)
-        return conversation
+        model = self._answers.ready.model_name
+        return chat_preset.new_conversation(self._domain, model, self._recorder, self._settings)
 
     def _enter(self, conversation: Conversation) -> None:
         """Leave this chat for another; how the model thinks stays."""
@@ -249,9 +244,6 @@ class PlainChat:
         if not self._conversation.exchanges:
             raise ConfigError("There is no answer yet.", "Ask something first.")
         return self._conversation.exchanges[-1]
-
-    def _say(self, text: str) -> None:
-        say(text)
 
 
 def run_command(chat: PlainChat, command: Command, argument: str) -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 
+from app.cli.chat_preset import known_presets
 from app.cli.output.terminal_text import Bold, say, say_json, tell
 from app.settings.preset_command import described
-from app.settings.presets import SAVE, Presets
-from app.storage.paths import AppPaths
+from app.settings.presets import SAVE
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run `moe-chat presets`; returns the exit code. Raises PresetError."""
-    presets = Presets(AppPaths.from_environment().presets_dir)
+    presets = known_presets()
     if arguments.names:
         for name in presets.names():
             say(name)

@@ -8,47 +8,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from app.cli.commands.requests import Request, request_of
-from app.cli.engine_run import (
-    EXIT_FAILED,
-    EXIT_OK,
-    EngineFailure,
-    counted_as_running,
-    events_of,
-    running_engine,
-    started_engine,
-)
+from app.cli.engine_run import EngineFailure, counted_as_running, events_of, running_engine, started_engine
 from app.cli.output.screen import HeadlessScreen
 from app.cli.output.terminal_text import print_report
+from app.cli.usage import EXIT_FAILED, EXIT_OK
 from app.engine_link.bridge import EngineLink
 from app.settings.settings import Settings
 from app.storage.paths import AppPaths
-from engine.api import (
-    BenchDivergence,
-    BenchOverhead,
-    BenchPeers,
-    BenchPolicies,
-    BenchPrediction,
-    BenchPrefill,
-    BenchStrategies,
-    Plan,
-    ResetEviction,
-    TuneEviction,
-    Verify,
-)
+from engine.api import Bench, BenchPeers, Plan, ResetEviction, TuneEviction, Verify
 from engine.config import EngineConfig, parse_residency
 from engine.events import UNLOADED, Failed, TaskEnded, TaskProgress
 
-_MEASURES = (
-    Verify,
-    BenchDivergence,
-    BenchOverhead,
-    BenchPeers,
-    BenchPolicies,
-    BenchPrediction,
-    BenchPrefill,
-    BenchStrategies,
-    TuneEviction,
-)
+_MEASURES = Verify | Bench | BenchPeers | TuneEviction
 """What is measured depends on the settings: they are told with it."""
 
 
@@ -59,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
     settings = Settings.of(arguments)
     config = settings.engine_config()
     task = request_of(arguments, config)
-    screen = HeadlessScreen(is_json=False)
+    screen = HeadlessScreen()
     for problem in settings.problems:
         screen.note(problem)
     with _engine_for(task, config, screen) as link:

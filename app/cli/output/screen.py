@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TextIO
 
-from app.cli.output.terminal_text import clear_line, say, say_json_line, tell
+from app.cli.output.terminal_text import clear_line, say, say_json, tell
 from app.domains import profile_words
 from app.formatting import progress_line
 from app.storage import answer_record
@@ -144,7 +144,7 @@ class HeadlessScreen:
     def json(self, shown: dict[str, object]) -> None:
         """One object, in a line."""
         if self._is_json:
-            say_json_line(shown)
+            say_json(shown, indent=None)
 
     def note(self, text: str) -> None:
         """A remark, on standard error."""

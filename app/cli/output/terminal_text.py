@@ -51,13 +51,8 @@ def tell(*pieces: str, end: str = "\n") -> None:
 
 
 def say_json(value: object, indent: int | None = 2) -> None:
-    """Print JSON on standard output."""
+    """Print JSON on standard output; `indent` None: in one line."""
     _write(sys.stdout, _encodable_json(json_text(value, indent)) + "\n")
-
-
-def say_json_line(value: object) -> None:
-    """Print JSON in one line."""
-    say_json(value, indent=None)
 
 
 def say_exported(text: str) -> None:

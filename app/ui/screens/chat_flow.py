@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
 
-from app.chat.conversation import Conversation, failure_text
+from app.chat.conversation import Conversation
 from app.chat.exchange import Exchange
 from app.chat.versions import place_in_family, versions_at
 from app.domains import profile_words
@@ -276,14 +276,14 @@ class ChatFlow:
     async def _engine_failed(self, failure: Failed) -> None:
         """The engine died or could not load: end what it was writing, say so once, keep the rest."""
         if not failure.is_fatal and self.bridge.is_ready:  # such as a profile that cannot be used; the engine goes on
-            await self.transcript.add_notice(failure_text(failure))
+            await self.transcript.add_notice(failure.in_full)
             return
         if self._told_failure is not None and self._told_failure.is_fatal:
             return  # an error that ends the engine is followed by word of its end
         self._told_failure = failure
         for request_id in list(self._owners):
             await self._answer_failed(Failed(request_id, failure.title, "the answer ends here.", "", is_fatal=True))
-        words = failure_text(failure)
+        words = failure.in_full
         if self.bridge.is_down:
             restart = key_for(self.transcript, "app.restart")
             words += f" Nothing of the chat is lost; {restart} starts the engine again."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from app.chat.exchange import Exchange
 from app.chat.sync import Changes, take_over
+from app.formatting.figures import counted
 from app.storage.bin import Restored
 from app.storage.database import StoreError
 from app.storage.records import TurnRecord
@@ -64,7 +65,7 @@ class ChatSync:
 def words_about(changes: Changes) -> str:
     """What another instance did, for a person."""
     words = [
-        f"{what} {len(exchanges)} {'question' if len(exchanges) == 1 else 'questions'}"
+        f"{what} {counted(len(exchanges), 'question')}"
         for what, exchanges in (("wrote", changes.added), ("deleted", changes.removed))
         if exchanges
     ]

@@ -12,13 +12,14 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 
+from app.formatting.figures import counted
 from app.formatting.sanitise import visible
 from app.storage import chat_import, export, import_file
 from app.storage.bin import BIN_DAYS
 from app.storage.recorder import Recorder
 from app.storage.records import ChatPlace
 from app.storage.store import ChatStore
-from app.storage.words import ChatVersions, num_turns
+from app.storage.words import ChatVersions
 from app.ui.key_map import bindings_of, key_for
 from app.ui.screens.bin import BinScreen
 from app.ui.screens.confirm import Confirm
@@ -154,14 +155,14 @@ class ChatsScreen(ModalScreen[ChatPlace | None]):
             self._note("This chat is open. Begin or open another one, then delete it.", is_error=True)
             return
         all_of_it = f" all {len(family.versions)} versions of" if len(family.versions) > 1 else ""
-        about = f"“{family.newest.title}”, {num_turns(family.newest.num_turns)}"
+        about = f"“{family.newest.title}”, {counted(family.newest.num_turns, 'turn')}"
         chat_ids = family.chat_ids
 
         def delete(is_meant: bool | None) -> None:
             if is_meant:
                 self._recorder.delete_chats(chat_ids)
                 self._show()
-                self._note(f"Deleted. {self._undo_key} restores it; the bin keeps it for {BIN_DAYS} days.")
+                self._note(f"Deleted. {key_for(self, 'chats.undo')} restores it; the bin keeps it for {BIN_DAYS} days.")
 
         self.app.push_screen(Confirm("Delete a chat", f"Delete{all_of_it} {about}?"), delete)
 
@@ -248,10 +249,6 @@ class ChatsScreen(ModalScreen[ChatPlace | None]):
         note = self.query_one("#chats-note", Static)
         note.set_class(is_error, "-warning")
         note.update(visible(text))
-
-    @property
-    def _undo_key(self) -> str:
-        return key_for(self, "chats.undo")
 
     @property
     def _list(self) -> ChatList:

@@ -19,8 +19,8 @@ from app.formatting.markdown import CodeBlock
 from app.formatting.sanitise import visible
 from app.ui.code_colours import COPY, SAVE, suffix_of
 from app.ui.key_map import bindings_of
+from app.ui.screens.list_sheet import ListSheet
 from app.ui.screens.sheets import AboutChat
-from app.ui.widgets.key_line import KeyLine
 from engine.errors import MoeChatError
 
 
@@ -31,27 +31,23 @@ class CodeChoice(NamedTuple):
     click: str
 
 
-class CodeBlocksScreen(AboutChat, ModalScreen[CodeChoice | None]):
+class CodeBlocksScreen(AboutChat, ListSheet[CodeChoice]):
     """The blocks, and the highlighted one as it is. Dismisses with what was chosen, or None."""
 
-    AUTO_FOCUS = "#code-list"
     ACTION_SCOPE: ClassVar[str] = "code"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_of("code")]
 
     def __init__(self, blocks: Sequence[CodeBlock]) -> None:
-        super().__init__()
+        super().__init__(f"{len(blocks)} blocks of code in this answer")
         self._blocks = blocks
 
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="list-sheet"):
-            yield Static(f"{len(self._blocks)} blocks of code in this answer", classes="list-title", markup=False)
-            yield OptionList(*map(_option, self._blocks), id="code-list")
-            with VerticalScroll(id="code-shown", can_focus=False):
-                yield Static(id="code-text", markup=False)
-            yield KeyLine()
+    def compose_below(self) -> ComposeResult:
+        with VerticalScroll(id="code-shown", can_focus=False):
+            yield Static(id="code-text", markup=False)
 
     def on_mount(self) -> None:
-        self.query_one(OptionList).highlighted = len(self._blocks) - 1
+        self.listed.set_options(map(_option, self._blocks))
+        self.listed.highlighted = len(self._blocks) - 1
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
         self.query_one("#code-text", Static).update(visible(self._blocks[event.option_index].text))
@@ -60,19 +56,11 @@ class CodeBlocksScreen(AboutChat, ModalScreen[CodeChoice | None]):
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         self.dismiss(CodeChoice(self._blocks[event.option_index], COPY))
 
-    def action_copy(self) -> None:
-        """Copy the highlighted block."""
-        self.query_one(OptionList).action_select()
-
     def action_save(self) -> None:
         """Save the highlighted block."""
-        highlighted = self.query_one(OptionList).highlighted
+        highlighted = self.listed.highlighted
         if highlighted is not None:
             self.dismiss(CodeChoice(self._blocks[highlighted], SAVE))
-
-    def action_back(self) -> None:
-        """Back to the chat."""
-        self.dismiss(None)
 
 
 class SaveCode(AboutChat, ModalScreen[Path | None]):

@@ -49,8 +49,9 @@ class CompareScreen(AboutChat, ModalScreen[None]):
         self._shown: tuple[object, ...] = ()
 
     def compose(self) -> ComposeResult:
+        first_line = visible(self._question.strip().partition("\n")[0][:300])
         with Vertical(id="compare"):
-            yield Static(Content.assemble(("moe-chat", "bold $primary"), " · ", self._first_line), id="compare-title")
+            yield Static(Content.assemble(("moe-chat", "bold $primary"), " · ", first_line), id="compare-title")
             with Container(id="compare-sides"):
                 for name in ("exact", "approximate"):
                     with Vertical(classes="compare-side"):
@@ -60,10 +61,6 @@ class CompareScreen(AboutChat, ModalScreen[None]):
                             yield Static(id=f"compare-{name}-rest", markup=False)
             yield Static(id="compare-note", markup=False)
             yield KeyLine()
-
-    @property
-    def _first_line(self) -> str:
-        return visible(self._question.strip().partition("\n")[0][:300])
 
     def on_mount(self) -> None:
         self._show()

@@ -47,17 +47,13 @@ class Copying:
 
     async def action_copy_code(self) -> None:
         """Copy the block of code of the current answer, or of the last one that has any; of several one is chosen."""
-        exchange = self._with_code()
-        blocks = self._blocks_of(exchange)
-        if len(blocks) > 1:
-            self._chat.app.push_screen(CodeBlocksScreen(blocks), self._chosen)
-        else:
+        if not self._lists_blocks():
             await self.copy_code("")
 
     async def copy_code(self, number: str) -> None:
         """Copy the block with a number; without one the last."""
         try:
-            block = code_blocks.chosen(self._blocks_of(self._with_code()), number)
+            block = code_blocks.chosen(self._blocks, number)
         except MoeChatError as error:
             self._say(error)
         else:
@@ -65,16 +61,13 @@ class Copying:
 
     def action_save_code(self) -> None:
         """Save a block of code to a file; of several one is chosen."""
-        blocks = self._blocks_of(self._with_code())
-        if len(blocks) > 1:
-            self._chat.app.push_screen(CodeBlocksScreen(blocks), self._chosen)
-        else:
+        if not self._lists_blocks():
             self.save_code("")
 
     def save_code(self, asked: str) -> None:
         """Save the block that `NUMBER FILE` names; without a file it is asked for."""
         try:
-            block, name = code_blocks.read_save(self._blocks_of(self._with_code()), asked)
+            block, name = code_blocks.read_save(self._blocks, asked)
             if not name:
                 self._ask_for_file(block)
                 return
@@ -84,7 +77,7 @@ class Copying:
 
     async def on_click(self, exchange: Exchange, number: int, click: str) -> None:
         """A block was clicked: copy or save it."""
-        blocks = self._blocks_of(exchange)
+        blocks = _blocks_of(exchange)
         if number <= len(blocks):
             await self._chosen(CodeChoice(blocks[number - 1], click))
 
@@ -109,15 +102,19 @@ class Copying:
     def _say(self, error: MoeChatError) -> None:
         self._chat.notify(error.in_full, severity="warning", timeout=6, markup=False)
 
-    def _with_code(self) -> Exchange | None:
-        """The current exchange, or the last one before it whose answer has code."""
+    def _lists_blocks(self) -> bool:
+        """Whether there are several blocks: they are listed then, to choose one."""
+        blocks = self._blocks
+        if len(blocks) > 1:
+            self._chat.app.push_screen(CodeBlocksScreen(blocks), self._chosen)
+        return len(blocks) > 1
+
+    @property
+    def _blocks(self) -> list[CodeBlock]:
+        """The blocks of the current answer, or of the last one before it that has any."""
         exchanges, current = self._chat.flow.conversation.exchanges, self._chat.turn_actions.current
         until = exchanges.index(current) + 1 if current is not None else 0
-        return next((exchange for exchange in reversed(exchanges[:until]) if self._blocks_of(exchange)), None)
-
-    def _blocks_of(self, exchange: Exchange | None) -> list[CodeBlock]:
-        answer = exchange.answer if exchange is not None else None
-        return markdown.code_blocks(answer.text) if answer is not None else []
+        return next(filter(None, map(_blocks_of, reversed(exchanges[:until]))), [])
 
     async def copy(self, text: str) -> None:
         """To the system's clipboard where a program for it is there, and to the terminal's; says where."""
@@ -129,3 +126,7 @@ class Copying:
         size = f"{len(text):,} character{'' if len(text) == 1 else 's'}"
         where = f"with {program}" if program else "through the terminal (OSC 52), if it allows that"
         self._chat.notify(f"Copied {size} {where}.", timeout=3, markup=False)
+
+
+def _blocks_of(exchange: Exchange) -> list[CodeBlock]:
+    return markdown.code_blocks(exchange.answer.text) if exchange.answer is not None else []

@@ -35,6 +35,16 @@ def typed_model(text: str, config: EngineConfig) -> ModelEntry | None:
     return ModelEntry(typed, typed, is_supported=True, reason="")
 
 
+def model_fields(folders: Sequence[Path], current: str, config: EngineConfig) -> ComposeResult:
+    """The models to choose from, a line to type another one, and what is known of that; `config` says the budget that
+    costs are told for."""
+    yield ModelList(folders, current, config)
+    yield Input(
+        placeholder="or type a folder, a GGUF file, Hugging Face owner/model[:Q4_K_M]", id="model-name", compact=True
+    )
+    yield Static(id="model-about")
+
+
 class ModelPicker(ModalScreen[str | None]):
     """Dismisses with what `--model` would take, or None: the model stays."""
 
@@ -54,13 +64,7 @@ class ModelPicker(ModalScreen[str | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="sheet picker"):
             yield Static("Model", classes="sheet-title")
-            yield ModelList(self._folders, self._current, self._config, "models")
-            yield Input(
-                placeholder="or type a folder, a GGUF file, Hugging Face owner/model[:Q4_K_M]",
-                id="model-name",
-                compact=True,
-            )
-            yield Static(id="model-about")
+            yield from model_fields(self._folders, self._current, self._config)
             yield Static("enter chooses · tab: type a folder or file · esc keeps the model", classes="sheet-close")
 
     def on_model_list_chosen(self, message: ModelList.Chosen) -> None:

@@ -4,52 +4,37 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
-from textual.widgets import OptionList, Static
+from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from app.formatting.sanitise import visible
 from app.settings.preset_command import HOW_TO
 from app.settings.presets import NONE, PresetError, Presets
 from app.ui.key_map import bindings_of, key_for
+from app.ui.screens.list_sheet import ListSheet
 from app.ui.screens.sheets import AboutChat
-from app.ui.widgets.key_line import KeyLine
 
 
-class PresetsScreen(AboutChat, ModalScreen[str | None]):
+class PresetsScreen(AboutChat, ListSheet[str]):
     """Dismisses with the name to choose, with NONE for no preset, or with None where nothing changes."""
 
-    AUTO_FOCUS = "#presets-list"
     ACTION_SCOPE: ClassVar[str] = "preset"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_of("preset")]
 
     def __init__(self, presets: Presets, chosen: str) -> None:
         """`chosen` is the name of the chat's preset; empty: it has none."""
-        super().__init__()
+        super().__init__("Presets")
         self._presets, self._chosen = presets, chosen
         self._names: list[str] = []
         self._deleted = ""
-
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="list-sheet"):
-            yield Static("Presets", classes="list-title", markup=False)
-            yield OptionList(id="presets-list")
-            yield Static(id="presets-note", markup=False)
-            yield KeyLine()
 
     def on_mount(self) -> None:
         self._show(HOW_TO)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         self.dismiss(event.option.id)
-
-    def action_choose(self) -> None:
-        """Choose the highlighted one."""
-        self.query_one(OptionList).action_select()
 
     def action_delete(self) -> None:
         """Delete the highlighted one; it can be restored."""
@@ -76,25 +61,21 @@ class PresetsScreen(AboutChat, ModalScreen[str | None]):
         restored, self._deleted = self._deleted, ""
         self._show(f"Restored {restored}.")
 
-    def action_back(self) -> None:
-        """Back to the chat."""
-        self.dismiss(None)
-
     @property
     def _highlighted(self) -> str:
-        at = self.query_one(OptionList).highlighted
+        at = self.listed.highlighted
         return self._names[at] if at is not None else NONE
 
     def _show(self, note: str) -> None:
-        options, before = self.query_one(OptionList), self.query_one(OptionList).highlighted
+        before = self.listed.highlighted
         try:
             self._names = [NONE, *self._presets.names()]
         except PresetError as error:
             self._names, note = [NONE], error.in_full
-        options.set_options(map(self._option, self._names))
+        self.listed.set_options(map(self._option, self._names))
         first = self._names.index(self._chosen) if self._chosen in self._names else 0
-        options.highlighted = first if before is None else min(before, len(self._names) - 1)
-        self.query_one("#presets-note", Static).update(visible(note))
+        self.listed.highlighted = first if before is None else min(before, len(self._names) - 1)
+        self.note(note)
 
     def _option(self, name: str) -> Option:
         here = ("here · ", "$primary") if name == (self._chosen or NONE) else ""

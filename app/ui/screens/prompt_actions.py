@@ -189,6 +189,8 @@ class PromptActions:
         else:
             await self._chat.run_action(f"app.begin_domain({wanted!r})")
 
+    command_new = command_domain
+
     async def command_mode(self, mode: str) -> None:
         """Exact or approximate."""
         if mode not in (EXACT, APPROX):
@@ -254,19 +256,13 @@ class PromptActions:
         """Find text."""
         self._chat.query_one(FindBar).open(text)
 
-    async def command_new(self, domain: str) -> None:
-        """Begin a chat in a domain."""
-        await self.command_domain(domain)
-
-    async def command_chats(self, words: str) -> None:
-        """The list of chats, searched."""
-        await self.command_open(words)
-
     async def command_open(self, words: str) -> None:
         """The list of chats, searched."""
         await self._chat.run_action("app.chats")
         opened = self._chat.app.screen
         opened.call_after_refresh(lambda: setattr(opened.query_one(Input), "value", words))
+
+    command_chats = command_open
 
     async def command_export(self, what: str) -> None:
         """Write the chat to a file."""
@@ -287,5 +283,4 @@ class PromptActions:
 
 def kept(conversation: Conversation) -> export.KeptChat:
     """A conversation as it is, to be written to a file."""
-    turns = [turn for exchange in conversation.exchanges for turn in (exchange.question, exchange.answer)]
-    return export.KeptChat(conversation.chat, [turn for turn in turns if turn is not None])
+    return export.KeptChat(conversation.chat, [turn for exchange in conversation.exchanges for turn in exchange.turns])

@@ -18,7 +18,7 @@ from textual.widgets.option_list import Option
 from app.formatting.sanitise import visible
 from app.settings.schema import setting_named
 from app.settings.setting import Value
-from app.ui.screens.model_picker import about_typed, typed_model
+from app.ui.screens.model_picker import about_typed, model_fields, typed_model
 from app.ui.widgets.key_line import KeyLine
 from app.ui.widgets.model_list import ModelList
 from engine.config import DEMO_MODEL, EngineConfig, format_bytes, parse_bytes
@@ -49,14 +49,6 @@ def memory_choices(model: str) -> tuple[MemoryChoice, ...]:
     return (MemoryChoice("What is free", "as much as this machine can spare", {}), half, quarter)
 
 
-def machine_memory() -> str:
-    """`15.6 GiB`; empty where the system does not say."""
-    try:
-        return format_bytes(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    except (ValueError, OSError):
-        return ""
-
-
 class Welcome(Screen[dict[str, Value | None] | None]):
     """Dismisses with the settings that were chosen, or with None where the user went back."""
 
@@ -81,13 +73,7 @@ class Welcome(Screen[dict[str, Value | None] | None]):
             yield Static(_greeting(), id="welcome-greeting")
             with Vertical(id="welcome-model"):
                 yield Static(_heading(1, "Which model?"), classes="welcome-heading")
-                yield ModelList(self._folders, self._model, self._config, "models")
-                yield Input(
-                    placeholder="or type a folder, a GGUF file, Hugging Face owner/model[:Q4_K_M]",
-                    id="model-name",
-                    compact=True,
-                )
-                yield Static(id="model-about")
+                yield from model_fields(self._folders, self._model, self._config)
             with Vertical(id="welcome-memory"):
                 yield Static(_heading(2, "How much of it on the device?"), classes="welcome-heading")
                 yield OptionList(id="memory-choices", markup=False)
@@ -171,8 +157,11 @@ def _heading(number: int, question: str) -> Content:
 
 
 def _of_machine() -> str:
-    memory = machine_memory()
-    return f"; this machine has {memory}" if memory else ""
+    """What memory the machine has; empty where the system does not say."""
+    try:
+        return f"; this machine has {format_bytes(os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE'))}"
+    except (ValueError, OSError):
+        return ""
 
 
 def _complaint(text: str) -> str:

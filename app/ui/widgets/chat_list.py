@@ -6,6 +6,7 @@ from textual.content import Content, Span
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
+from app.formatting.figures import counted
 from app.formatting.sanitise import visible
 from app.storage.records import ChatPlace, ChatSummary, SearchResult, Snippet
 from app.storage.store import ChatStore
@@ -99,8 +100,7 @@ def _snippet(snippet: Snippet) -> Content:
 def _about_list(text: str, num_shown: int, *, num_results: int, num_chats: int) -> str:
     if text.strip():
         at_least = "at least " if num_results == _MAX_RESULTS else ""
-        places = f"{num_results} place" if num_results == 1 else f"{num_results} places"
-        chats = f"{num_shown} chat" if num_shown == 1 else f"{num_shown} chats"
+        places, chats = counted(num_results, "place"), counted(num_shown, "chat")
         return f"Found in {at_least}{places}, in {chats}." if num_shown else "No matches."
     if not num_chats:
         return "No chats yet: a chat is saved when its first message is sent."

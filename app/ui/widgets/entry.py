@@ -10,6 +10,7 @@ from textual.widget import Widget
 from app.chat.exchange import Exchange
 from app.formatting.markdown import parser, plain_text
 from app.formatting.sanitise import visible
+from app.storage.records import searched_text
 from app.ui.widgets.turn import ANSWER, QUESTION, THINKING, AnswerTurn, Notice, QuestionTurn
 
 
@@ -68,8 +69,7 @@ class Entry:
         assert self.exchange is not None
         question = self.exchange.question
         if self._searched[0] != question.text:
-            files = (f"{attachment.name}\n{attachment.text}" for attachment in question.attachments)
-            self._searched = (question.text, visible("\n".join([question.text, *files])))
+            self._searched = (question.text, visible(searched_text(question.text, question.attachments)))
         return self._searched[1]
 
 

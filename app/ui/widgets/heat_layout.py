@@ -44,13 +44,8 @@ class HeatLayout(NamedTuple):
         return self.experts_per_cell > 1 or self.layers_per_cell > 1
 
     @property
-    def note(self) -> str:
-        """What one cell stands for, when that is not simply one expert."""
-        return self.notes[0] if self.notes else ""
-
-    @property
     def notes(self) -> tuple[str, ...]:
-        """The note at length, and shorter."""
+        """What one cell stands for, at length and shorter; none where that is simply one expert."""
         if self.is_by_slot:
             return "1 cell = 1 slot", "by slot"
         num_experts = self.experts_per_cell * self.layers_per_cell

@@ -10,7 +10,7 @@ from textual.content import Content
 from app.formatting import figures
 from app.telemetry.expert_use import LayerUse, experts_in_use
 from app.telemetry.panel_history import PanelHistory
-from app.ui.widgets.panel import Panel, heading, outcomes, pairs, table, wrapped
+from app.ui.widgets.panel import Panel, heading, outcomes, pairs, shares, table, wrapped
 from app.ui.widgets.residency_map import GLYPHS
 from app.ui.widgets.residency_panel import COLOURS, legend
 from engine.config import format_bytes
@@ -87,11 +87,7 @@ class LayerReport(Panel):
 
     def _served(self, snapshot: Snapshot) -> list[Content]:
         counters = snapshot.layer_counters[self.number]
-        listed = [
-            (name, figures.of(value, counters.routed), figures.percent(value, counters.routed))
-            for name, value in outcomes(counters)
-        ]
-        return [Content.styled("routed to since the model was loaded", "bold $quiet"), *table(listed)]
+        return shares("routed to since the model was loaded", outcomes(counters), counters.routed)
 
     def _moved(self, snapshot: Snapshot) -> list[Content]:
         counters = snapshot.layer_counters[self.number]

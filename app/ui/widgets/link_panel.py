@@ -8,7 +8,7 @@ from textual.content import Content
 
 from app.formatting import figures
 from app.ui.widgets.charts import columns
-from app.ui.widgets.panel import Panel, heading, pairs, table
+from app.ui.widgets.panel import Panel, heading, pairs, shares
 from engine.config import format_bytes
 from engine.events import LinkUse, Snapshot
 
@@ -41,17 +41,13 @@ class LinkPanel(Panel):
             ("ahead of need", counters.prefetch_loads),
             ("for prompts, and warming", counters.prefill_loads),
         )
-        rows = [
-            (name, figures.of(loads, counters.loads), figures.percent(loads, counters.loads)) for name, loads in kinds
-        ]
         return [
             *self.lines(snapshot, width),
             Content(""),
             *chart,
             Content.styled(scale, "$quiet"),
             Content(""),
-            Content.styled("loads to the device since the model was loaded", "bold $quiet"),
-            *table(rows),
+            *shares("loads to the device since the model was loaded", kinds, counters.loads),
         ]
 
     def _heading(self, link: LinkUse, width: int) -> Content:

@@ -54,9 +54,9 @@ class ModelList(OptionList):
 
         entry: ModelEntry
 
-    def __init__(self, folders: Sequence[Path], current: str, config: EngineConfig, widget_id: str) -> None:
+    def __init__(self, folders: Sequence[Path], current: str, config: EngineConfig) -> None:
         """`config` says the budget that costs are told for."""
-        super().__init__(id=widget_id, markup=False)
+        super().__init__(id="models", markup=False)
         self._folders = folders
         self._config = config
         self._current = current

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -62,6 +62,12 @@ def table(rows: Iterable[tuple[str, ...]]) -> list[Content]:
     ]
 
 
+def shares(title: str, rows: Iterable[tuple[str, int]], whole: int) -> list[Content]:
+    """Below a title, each part of a whole, and how much of it that is."""
+    listed = [(name, figures.of(part, whole), figures.percent(part, whole)) for name, part in rows]
+    return [Content.styled(title, "bold $quiet"), *table(listed)]
+
+
 def outcomes(counters: Counters) -> tuple[tuple[str, int], ...]:
     """(name, count) of everything that can become of a routed expert; they add up to `counters.routed`."""
     return (
@@ -113,17 +119,13 @@ class Panel(Maximisable, can_focus=True):
     FOCUS_ON_CLICK = False
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_of("panel")]
 
+    _lines: Sequence[Content] = ()
+
     @dataclass
     class Maximised(Message):
         """The user wants the panel to have the whole screen."""
 
         name: str
-
-    def __init__(
-        self, widget_id: str | None = None, history: PanelHistory | None = None, *, is_maximised: bool = False
-    ) -> None:
-        super().__init__(widget_id, history, is_maximised=is_maximised)
-        self._lines: list[Content] = []
 
     def lines(self, snapshot: Snapshot, width: int) -> list[Content]:
         """What to show, in `width` columns."""

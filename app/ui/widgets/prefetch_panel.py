@@ -8,7 +8,7 @@ from textual.content import Content
 
 from app.formatting import figures
 from app.ui.widgets.charts import Part, key_of, stacked
-from app.ui.widgets.panel import Panel, heading, outcomes, pair, pairs, table, wrapped
+from app.ui.widgets.panel import Panel, heading, outcomes, pair, pairs, shares, wrapped
 from engine.events import Snapshot
 
 _PARTS = (
@@ -83,7 +83,7 @@ class PrefetchPanel(Panel):
     def _served(self, snapshot: Snapshot) -> list[Content]:
         """The parts of what was routed."""
         counters = snapshot.turn_counters
-        return _shares("of the experts routed to in this answer", outcomes(counters), counters.routed)
+        return shares("of the experts routed to in this answer", outcomes(counters), counters.routed)
 
     def _used(self, snapshot: Snapshot) -> list[Content]:
         """The parts of what was prefetched."""
@@ -95,9 +95,4 @@ class PrefetchPanel(Panel):
             ("cancelled", counters.prefetch_cancelled),
             ("in flight or unused yet", counters.prefetch_in_flight),
         )
-        return _shares("of the prefetches issued in this answer", rows, counters.prefetch_issued)
-
-
-def _shares(title: str, rows: tuple[tuple[str, int], ...], whole: int) -> list[Content]:
-    listed = [(name, figures.of(value, whole), figures.percent(value, whole)) for name, value in rows]
-    return [Content.styled(title, "bold $quiet"), *table(listed)]
+        return shares("of the prefetches issued in this answer", rows, counters.prefetch_issued)

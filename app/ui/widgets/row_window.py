@@ -44,11 +44,6 @@ class RowWindow(VerticalScroll, can_focus=False, can_focus_children=False):
         return max(self.size.height, self.app.size.height) // 2 + _PAGE
 
     @property
-    def mounted(self) -> range:
-        """The numbers of the rows that are widgets now."""
-        return range(self._first, self._last)
-
-    @property
     def _is_following(self) -> bool:
         return self.is_anchored and not self._anchor_released
 

@@ -55,11 +55,6 @@ class TextLines(Widget):
     def renderable(self, *, is_seen: bool) -> RenderableType:
         """What is drawn. Not `is_seen`: only its height counts, colours do not."""
 
-    @property
-    def is_laid_out(self) -> bool:
-        """Its lines have been made; what is off screen has only been measured."""
-        return self._strips_width > 0
-
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         if width not in (self._strips_width, self._height[0]):
             self._height = (width, self._measure(width))

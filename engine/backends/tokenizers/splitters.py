@@ -118,6 +118,3 @@ _RULES: Final[tuple[tuple[str, Splitter], ...]] = (
 )
 SPLITTERS: Final = {name: splitter for names, splitter in _RULES for name in names.split()}
 """By the name in `tokenizer.ggml.pre`."""
-ROUGH_IN_LLAMA_CPP: Final = frozenset(["tekken", "gpt-4o", "llama4", "kanana2", "minimax-m2", "kimi-k2"])
-"""Rules that llama.cpp writes only roughly: it tells neither upper from lower case beyond ASCII, nor combining marks
-from signs."""

@@ -1,8 +1,4 @@
-"""A GGUF file's metadata as typed values within bounds, and which of them have been read.
-
-A key of the architecture that nobody reads may change the model's mathematics: whoever builds a model asks for
-`unconsumed` at the end, and refuses what is left.
-"""
+"""A GGUF file's metadata as typed values within bounds."""
 
 from __future__ import annotations
 
@@ -23,15 +19,14 @@ class Metadata:
     """Of one file. `{arch}` in a key stands for the architecture's name, as in `{arch}.block_count`.
 
     Each reader takes a default for a key that is not there; without one, a missing key is a CheckpointError, as is a
-    value of another type or out of bounds. Reading a key records it.
+    value of another type or out of bounds.
     """
 
     def __init__(self, file: GgufFile) -> None:
         self.file = file
-        self._consumed: set[str] = set()
 
     def has(self, key: str) -> bool:
-        """Whether the key is there. Does not count as reading it."""
+        """Whether the key is there."""
         return self._name(key) in self.file.metadata
 
     def integer(self, key: str, low: int, high: int, default: int | None = None) -> int:
@@ -93,15 +88,6 @@ class Metadata:
             raise self.problem(key, f"has {len(value)} values, where at most {most} are read")
         return value.decode()
 
-    def ignore(self, *keys: str) -> None:
-        """Records keys as read, whether they are there or not: those known to change nothing."""
-        self._consumed.update(map(self._name, keys))
-
-    def unconsumed(self, prefix: str = "{arch}.") -> list[str]:
-        """The keys that begin like this and have not been read, in order."""
-        begin = self._name(prefix)
-        return sorted(key for key in self.file.metadata if key.startswith(begin) and key not in self._consumed)
-
     def problem(self, key: str, text: str) -> CheckpointError:
         """The error for a value that cannot be: names file and key."""
         return CheckpointError(f"{self.file.paths[0]}: {self._name(key)} {text}.", REFETCH)
@@ -110,9 +96,7 @@ class Metadata:
         return key.replace(_ARCHITECTURE, self.file.architecture)
 
     def _value(self, key: str, default: Value | None) -> Value:
-        name = self._name(key)
-        self._consumed.add(name)
-        value = self.file.metadata.get(name, default)
+        value = self.file.metadata.get(self._name(key), default)
         if value is None:
             raise self.problem(key, "is missing")
         return value

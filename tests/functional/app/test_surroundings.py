@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import app
-from app.cli import engine_run, saving
+from app.cli import engine_run, saving, usage
 from app.cli import main as cli
 from app.storage import chat_import, import_file, unsaved
 from app.storage.store import ChatStore
@@ -82,7 +82,7 @@ def test_where_nothing_can_be_kept_it_is_said(
         code, out, err = run(home, COMMANDS[name])
     is_there = place not in (absent, UNWRITABLE["database is a FIFO"])
     if name in ("ask", "ask --json", "plain") or (name == "ask -c" and is_there):
-        assert code == cli.EXIT_FAILED
+        assert code == usage.EXIT_FAILED
         assert "Paris." in out
         assert "Not saved" in err
         assert place is locked or str(home) in err
@@ -92,10 +92,10 @@ def test_where_nothing_can_be_kept_it_is_said(
     elif name == "profile" or (name == "doctor" and place is locked):
         assert code == 0
     elif name == "doctor":
-        assert code == cli.EXIT_FAILED
+        assert code == usage.EXIT_FAILED
         assert str(home.parent) in out
     else:
-        assert code == cli.EXIT_FAILED
+        assert code == usage.EXIT_FAILED
         assert err.strip()
 
 
@@ -203,7 +203,7 @@ def test_leaving_the_app_says_what_is_not_kept(tmp_path: Path) -> None:
             terminal.send(ENTER)
             terminal.see("Paris", "memory")
             terminal.send(CTRL_Q)
-            assert terminal.wait(20) == cli.EXIT_FAILED
+            assert terminal.wait(20) == usage.EXIT_FAILED
             terminal.see("Not saved")
         finally:
             terminal.close()
@@ -235,7 +235,7 @@ def _process(argv: list[str], home: Path, **options: object) -> subprocess.Compl
 def test_an_output_that_is_full_is_a_sentence(argv: list[str], tmp_path: Path) -> None:
     with open("/dev/full", "wb") as nowhere:
         ended = _process(argv, tmp_path / "home", stdout=nowhere)
-    assert ended.returncode == cli.EXIT_FAILED
+    assert ended.returncode == usage.EXIT_FAILED
     assert b"Standard output cannot be written: No space left on device." in ended.stderr
     assert b"unexpected" not in ended.stderr
 
@@ -250,7 +250,7 @@ def test_remarks_that_nobody_can_be_told_stop_nothing(tmp_path: Path) -> None:
 def test_streams_that_are_closed(argv: list[str], tmp_path: Path) -> None:
     ended = _process(argv, tmp_path / "home", stdin=None, preexec_fn=lambda: os.close(0))
     assert b"unexpected" not in ended.stderr
-    assert ended.returncode == (cli.EXIT_USAGE if argv == [] else 0)
+    assert ended.returncode == (usage.EXIT_USAGE if argv == [] else 0)
 
 
 @pytest.mark.parametrize("limit", [6, 8])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import engine_run
+from app.cli import engine_run, usage
 from app.cli import main as cli
 from app.storage.paths import AppPaths
 from engine.api import BenchOverhead, BenchPolicies, Cancel, Command, Load, Submit, Verify
@@ -63,7 +63,7 @@ def test_domain_and_system_prompt(play: Callable[[Play], FakeEngine]) -> None:
     engine = play(say_paris)
     assert cli.main(["ask", "--system", "", "1+1"]) == 0
     assert [message.role for message in engine.submitted()[0].messages] == ["user"]
-    assert cli.main(["ask", "--domain", "astrology", "1+1"]) == cli.EXIT_USAGE
+    assert cli.main(["ask", "--domain", "astrology", "1+1"]) == usage.EXIT_USAGE
 
 
 def test_what_is_piped_in_is_context(play: Callable[[Play], FakeEngine], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +82,7 @@ def test_no_question(
 ) -> None:
     play(say_paris)
     monkeypatch.setattr("sys.stdin", io.StringIO())
-    assert cli.main(["ask"]) == cli.EXIT_USAGE
+    assert cli.main(["ask"]) == usage.EXIT_USAGE
     assert "no question" in capsys.readouterr().err
 
 
@@ -110,7 +110,7 @@ def test_ctrl_c_keeps_the_partial_answer(
             engine.end_answer(1, "Once upon", 2, reason=CANCELLED)
 
     engine = play(script)
-    assert cli.main(["ask", "--stats", "a story"]) == cli.EXIT_INTERRUPTED
+    assert cli.main(["ask", "--stats", "a story"]) == usage.EXIT_INTERRUPTED
     out = capsys.readouterr().out
     assert out.startswith("Once upon\n# answer")
     assert "stopped" in out
@@ -122,7 +122,7 @@ def test_ctrl_c_while_loading_ends_at_once(play: Callable[[Play], FakeEngine], m
     engine = FakeEngine()
     monkeypatch.setattr(engine_run, "make_link", lambda paths: engine)
     monkeypatch.setattr(engine, "answer", lambda command: os.kill(os.getpid(), signal.SIGINT))
-    assert cli.main(["ask", "a story"]) == cli.EXIT_INTERRUPTED
+    assert cli.main(["ask", "a story"]) == usage.EXIT_INTERRUPTED
     assert engine.is_closed
 
 
@@ -132,7 +132,7 @@ def test_an_engine_error_is_told_with_what_to_do(
 ) -> None:
     failure = Failed(None if is_fatal else 1, "Damaged checkpoint", "Shard 2 is missing.", "Fetch it again.", is_fatal)
     engine = play(lambda engine, command: engine.tell(failure))
-    assert cli.main(["ask", "hi"]) == cli.EXIT_FAILED
+    assert cli.main(["ask", "hi"]) == usage.EXIT_FAILED
     assert capsys.readouterr().err.splitlines()[-2:] == ["Damaged checkpoint: Shard 2 is missing.", "Fetch it again."]
     assert engine.is_closed
 
@@ -229,7 +229,7 @@ def test_ask_is_in_the_domain_of_the_settings(
     assert cli.main(["ask", "--domain", "code", "1+1"]) == 0
     assert "mathematics" not in engine.submitted()[0].messages[0].content
     monkeypatch.setenv("MOE_CHAT_DOMAIN", "astrology")
-    assert cli.main(["ask", "1+1"]) == cli.EXIT_USAGE
+    assert cli.main(["ask", "1+1"]) == usage.EXIT_USAGE
     assert "MOE_CHAT_DOMAIN" in capsys.readouterr().err
 
 

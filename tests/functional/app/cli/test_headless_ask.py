@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from app.cli import main as cli
+from app.cli import usage
 from app.process.instance import InstanceLock
 from app.storage.paths import AppPaths
 from app.storage.recorder import Recorder
@@ -99,9 +100,9 @@ def test_there_must_be_a_chat_to_go_on_with(
     play: Callable[[Play], FakeEngine], capsys: pytest.CaptureFixture[str]
 ) -> None:
     play(say_paris)
-    assert cli.main(["ask", "-c", "and again?"]) == cli.EXIT_FAILED
+    assert cli.main(["ask", "-c", "and again?"]) == usage.EXIT_FAILED
     assert "No chats yet" in capsys.readouterr().err
-    assert cli.main(["ask", "-c", "--domain", "maths", "hi"]) == cli.EXIT_USAGE
+    assert cli.main(["ask", "-c", "--domain", "maths", "hi"]) == usage.EXIT_USAGE
 
 
 def _think(engine: FakeEngine, command: Command) -> None:
@@ -131,7 +132,7 @@ def test_thinking_is_chosen_where_the_model_has_a_choice(
     play: Callable[[Play], FakeEngine], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     play(say_paris)
-    assert cli.main(["ask", "--thinking", "off", "hi"]) == cli.EXIT_USAGE
+    assert cli.main(["ask", "--thinking", "off", "hi"]) == usage.EXIT_USAGE
     assert "no thinking choice 'off'" in capsys.readouterr().err
     monkeypatch.setattr("tests.functional.app.fake_engine.READY", replace(READY, thinking_choices=("off", "on")))
     engine = play(say_paris)
@@ -148,7 +149,7 @@ def test_an_error_in_mid_answer_keeps_what_there_is(
             engine.tell(Failed(None, "The engine stopped", "It was killed.", "Start it again.", is_fatal=True))
 
     play(break_down)
-    assert cli.main(["ask", "--json", "hi"]) == cli.EXIT_FAILED
+    assert cli.main(["ask", "--json", "hi"]) == usage.EXIT_FAILED
     printed = capsys.readouterr()
     assert json.loads(printed.out.splitlines()[-1])["event"] == "error"
     assert printed.err.endswith("The engine stopped: It was killed.\nStart it again.\n")
@@ -165,7 +166,7 @@ def test_an_engine_that_died_before_the_question_is_an_error(
         raise EngineDiedError("The engine is gone (killed by SIGKILL).", "Its log: engine.log")
 
     play(die)
-    assert cli.main(["ask", "capital?"]) == cli.EXIT_FAILED
+    assert cli.main(["ask", "capital?"]) == usage.EXIT_FAILED
     assert "killed by SIGKILL" in capsys.readouterr().err
     store = ChatStore(AppPaths.from_environment().chats_db)
     assert [turn.state for turn in store.turns(store.summaries()[0].chat_id)][1:] == [FAILED]

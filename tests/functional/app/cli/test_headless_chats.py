@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from app.cli import main as cli
+from app.cli import usage
 from app.storage.paths import AppPaths
 from app.storage.records import ASSISTANT, USER, ChatRecord, TurnRecord
 from app.storage.store import ChatStore
@@ -66,7 +67,7 @@ def test_show_takes_an_abbreviated_id(store: ChatStore, capsys: pytest.CaptureFi
     ("name", "told"), [("a", "begins the ids of several chats"), ("zz", "No chat's id begins"), ("", "No chat's id")]
 )
 def test_an_id_must_name_one_chat(store: ChatStore, name: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["chats", "show", name]) == cli.EXIT_FAILED
+    assert cli.main(["chats", "show", name]) == usage.EXIT_FAILED
     assert told in capsys.readouterr().err
 
 
@@ -92,8 +93,8 @@ def test_export_and_import(
     assert cli.main(["chats", "export", "--all", "--json", "-o", "all.json"]) == 0
     assert cli.main(["chats", "export", "--all", "-o", str(tmp_path)]) == 0
     assert {path.name for path in tmp_path.glob("*.md")} == {"about-apples-a1f3.md", "about-pears-a2f3.md"}
-    assert cli.main(["chats", "export"]) == cli.EXIT_FAILED
-    assert cli.main(["chats", "export", "a1", "-o", "all.json"]) == cli.EXIT_FAILED
+    assert cli.main(["chats", "export"]) == usage.EXIT_FAILED
+    assert cli.main(["chats", "export", "a1", "-o", "all.json"]) == usage.EXIT_FAILED
     store.delete_chat("a1f3")
     capsys.readouterr()
     assert cli.main(["chats", "import", "all.json"]) == 0
@@ -164,7 +165,7 @@ def test_delete_without_anybody_to_ask(
     store: ChatStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
-    assert cli.main(["chats", "delete", "a1"]) == cli.EXIT_USAGE
+    assert cli.main(["chats", "delete", "a1"]) == usage.EXIT_USAGE
     assert "--yes" in capsys.readouterr().err
     assert cli.main(["chats", "delete", "a1", "a2", "--yes"]) == 0
     assert store.num_chats() == 0
@@ -174,4 +175,4 @@ def test_no_chats(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytes
     monkeypatch.setenv("MOE_CHAT_HOME", str(tmp_path))
     assert cli.main(["chats", "list"]) == 0
     assert capsys.readouterr().err == "No chats yet.\n"
-    assert cli.main(["chats", "show", "last"]) == cli.EXIT_FAILED
+    assert cli.main(["chats", "show", "last"]) == usage.EXIT_FAILED

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from app.cli import main as cli
+from app.cli import usage
 from engine.api import BuildProfile, DeleteProfile, Load, Plan, ShowProfile
 from engine.events import DomainSet, Failed, Profiles, ProfileState, TaskEnded, TaskProgress
 from tests.functional.app.fake_engine import FakeEngine
@@ -24,7 +25,7 @@ ENDED = TaskEnded(1, True, {"domain": "maths"}, ("first line", "second line"))
 def test_build_a_domains_profile(play: Install, capsys: pytest.CaptureFixture[str]) -> None:
     engine = play(lambda engine, command: engine.tell(TaskProgress(1, "recording", 3, 5), ENDED, Profiles(())))
     argv = ["profile", "build", "--domain", "maths", "--max-prompts", "5", "--tokens", "8", "--residency", "25%"]
-    assert cli.main(argv) == cli.EXIT_OK
+    assert cli.main(argv) == usage.EXIT_OK
     assert capsys.readouterr().out == "first line\nsecond line\n"
     load, build = engine.sent
     assert build == BuildProfile(1, "maths", None, 5, 8)
@@ -35,7 +36,7 @@ def test_build_a_domains_profile(play: Install, capsys: pytest.CaptureFixture[st
 
 def test_build_by_default(play: Install) -> None:
     engine = play(lambda engine, command: engine.tell(ENDED))
-    assert cli.main(["profile", "build"]) == cli.EXIT_OK
+    assert cli.main(["profile", "build"]) == usage.EXIT_OK
     assert engine.sent[-1] == BuildProfile(1, "general", None, None, 48)
 
 
@@ -44,7 +45,7 @@ def test_build_from_a_file(play: Install, tmp_path: Path, monkeypatch: pytest.Mo
     prompts.write_text('{"prompt": "hi"}\n')
     monkeypatch.chdir(tmp_path)
     engine = play(lambda engine, command: engine.tell(ENDED))
-    assert cli.main(["profile", "build", "--prompts", "mine.jsonl", "--name", "mine"]) == cli.EXIT_OK
+    assert cli.main(["profile", "build", "--prompts", "mine.jsonl", "--name", "mine"]) == usage.EXIT_OK
     assert engine.sent[-1] == BuildProfile(1, "mine", str(prompts), None, 48)
 
 
@@ -64,7 +65,7 @@ def test_wrong_usage_is_told_before_anything_is_loaded(
     play: Install, capsys: pytest.CaptureFixture[str], argv: list[str], words: str
 ) -> None:
     engine = play(lambda engine, command: engine.tell(ENDED))
-    assert cli.main(["profile", "build", *argv]) == cli.EXIT_USAGE
+    assert cli.main(["profile", "build", *argv]) == usage.EXIT_USAGE
     assert words in capsys.readouterr().err
     assert not engine.is_started
 
@@ -81,11 +82,11 @@ def test_list_show_delete(
     play: Install, capsys: pytest.CaptureFixture[str], argv: list[str], command: ShowProfile | DeleteProfile
 ) -> None:
     engine = play(lambda engine, command: engine.tell(ENDED))
-    assert cli.main(["profile", *argv]) == cli.EXIT_OK
+    assert cli.main(["profile", *argv]) == usage.EXIT_OK
     assert engine.sent[-1] == command
     assert capsys.readouterr().out == "first line\nsecond line\n"
     play(lambda engine, command: engine.tell(ENDED))
-    assert cli.main(["profile", *argv, "--json"]) == cli.EXIT_OK
+    assert cli.main(["profile", *argv, "--json"]) == usage.EXIT_OK
     assert json.loads(capsys.readouterr().out) == {"is_ok": True, "domain": "maths"}
 
 
@@ -94,7 +95,7 @@ def test_what_the_engine_finds_wrong_with_the_settings_is_wrong_usage(
 ) -> None:
     failure = Failed(1, "Settings", "There is no profile 'x'; there are: none.", "Build it.", is_fatal=False)
     play(lambda engine, command: engine.tell(failure))
-    assert cli.main(["profile", "show", "x"]) == cli.EXIT_USAGE
+    assert cli.main(["profile", "show", "x"]) == usage.EXIT_USAGE
     assert "There is no profile 'x'" in capsys.readouterr().err
 
 
@@ -106,14 +107,14 @@ def test_ctrl_c_ends_building_and_prints_no_report(play: Install, capsys: pytest
             engine.tell(ENDED)
 
     engine = play(script)
-    assert cli.main(["profile", "build"]) == cli.EXIT_INTERRUPTED
+    assert cli.main(["profile", "build"]) == usage.EXIT_INTERRUPTED
     assert engine.is_closed
     assert capsys.readouterr().out == ""
 
 
 def test_plan_loads_nothing(play: Install, capsys: pytest.CaptureFixture[str]) -> None:
     engine = play(lambda engine, command: engine.tell(TaskProgress(1, "reading", 0, 0), ENDED))
-    assert cli.main(["plan", "--memory", "1GiB"]) == cli.EXIT_OK
+    assert cli.main(["plan", "--memory", "1GiB"]) == usage.EXIT_OK
     (plan,) = engine.sent
     assert isinstance(plan, Plan)
     assert plan.config.memory_bytes == 2**30
@@ -124,14 +125,14 @@ def test_plan_loads_nothing(play: Install, capsys: pytest.CaptureFixture[str]) -
 def test_a_plan_that_cannot_be_made(play: Install, capsys: pytest.CaptureFixture[str]) -> None:
     failure = Failed(1, "The memory budget is too small", "829 MiB are needed.", "--memory 829MiB", is_fatal=False)
     play(lambda engine, command: engine.tell(failure))
-    assert cli.main(["plan", "--memory", "1MiB", "--json"]) == cli.EXIT_FAILED
+    assert cli.main(["plan", "--memory", "1MiB", "--json"]) == usage.EXIT_FAILED
     assert "829 MiB are needed" in capsys.readouterr().err
 
 
 def test_ask_warms_the_cache_by_the_domains_profile(play: Install, capsys: pytest.CaptureFixture[str]) -> None:
     engine = play(say_paris)
     engine.tell(DomainSet("maths", 62, 0.88))
-    assert cli.main(["ask", "--domain", "maths", "1+1"]) == cli.EXIT_OK
+    assert cli.main(["ask", "--domain", "maths", "1+1"]) == usage.EXIT_OK
     assert isinstance(engine.sent[0], Load)
     assert engine.sent[0].config.domain == "maths"
     printed = capsys.readouterr()
@@ -139,7 +140,7 @@ def test_ask_warms_the_cache_by_the_domains_profile(play: Install, capsys: pytes
     assert "cache warmed for Maths: 62 experts loaded, expected hit rate 88 %" in printed.err
     engine = play(say_paris)
     engine.tell(DomainSet("maths", None, None))
-    assert cli.main(["ask", "--json", "--domain", "maths", "1+1"]) == cli.EXIT_OK
+    assert cli.main(["ask", "--json", "--domain", "maths", "1+1"]) == usage.EXIT_OK
     printed = capsys.readouterr()
     assert json.loads(printed.out.splitlines()[1]) == {
         "event": "domain",
@@ -153,7 +154,7 @@ def test_ask_warms_the_cache_by_the_domains_profile(play: Install, capsys: pytes
 def test_ask_says_why_a_profile_is_not_used(play: Install, capsys: pytest.CaptureFixture[str]) -> None:
     engine = play(say_paris)
     engine.profiles = (ProfileState("maths", None, 0, "It is damaged."), ProfileState("code", None, 0, "So is this."))
-    assert cli.main(["ask", "--domain", "maths", "1+1"]) == cli.EXIT_OK
+    assert cli.main(["ask", "--domain", "maths", "1+1"]) == usage.EXIT_OK
     told = capsys.readouterr().err
     assert "The profile of Maths cannot be used: It is damaged." in told
     assert "So is this" not in told

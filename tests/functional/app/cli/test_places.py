@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import engine_run
+from app.cli import engine_run, usage
 from app.cli import main as cli
 from app.cli.commands import doctor
 from app.process.instance import InstanceLock
@@ -131,7 +131,7 @@ def test_chats_profiles_and_models_are_freed_by_name_only(
 
 
 def test_an_unknown_name_frees_nothing(paths: AppPaths, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["clean", "demo", "everything", "--yes"]) == cli.EXIT_USAGE
+    assert cli.main(["clean", "demo", "everything", "--yes"]) == usage.EXIT_USAGE
     assert "Choose from downloads, logs, demo" in capsys.readouterr().err
     assert (paths.cache_dir / "demo-1").exists()
 
@@ -197,7 +197,7 @@ def test_doctor_prints_both_sides_checks(
 def test_a_failed_check_is_exit_1(play: Callable[[Play], FakeEngine], capsys: pytest.CaptureFixture[str]) -> None:
     failed = {"name": "model", "verdict": "fail", "found": "does not fit", "advice": "Give it 2 GiB."}
     play(lambda engine, command: engine.tell(TaskEnded(1, False, {"checks": [failed]}, ())))
-    assert cli.main(["doctor", "--json"]) == cli.EXIT_FAILED
+    assert cli.main(["doctor", "--json"]) == usage.EXIT_FAILED
     report = json.loads(capsys.readouterr().out)
     assert report["is_ok"] is False
     assert report["checks"][-1] == failed
@@ -216,7 +216,7 @@ def test_without_an_engine_doctor_prints_what_it_can(
 
         monkeypatch.setattr(engine, "start", refuse)
     monkeypatch.setattr(doctor, "_PATIENCE_S", 0.01)
-    assert cli.main(["doctor"]) == cli.EXIT_FAILED
+    assert cli.main(["doctor"]) == usage.EXIT_FAILED
     out = capsys.readouterr().out
     assert "✓ ok    chats" in out
     assert "✗ fail  engine" in out
@@ -225,7 +225,7 @@ def test_without_an_engine_doctor_prints_what_it_can(
 def test_doctor_finds_a_damaged_database(play: Callable[[Play], FakeEngine], paths: AppPaths) -> None:
     paths.chats_db.write_bytes(b"garbage" * 1000)
     play(lambda engine, command: engine.tell(TaskEnded(1, True, {"checks": []}, ())))
-    assert cli.main(["doctor"]) == cli.EXIT_FAILED
+    assert cli.main(["doctor"]) == usage.EXIT_FAILED
     assert paths.chats_db.read_bytes() == b"garbage" * 1000
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import engine_run
+from app.cli import engine_run, usage
 from app.cli import main as cli
 from app.storage.paths import AppPaths
 from app.storage.store import ChatStore
@@ -169,7 +169,7 @@ def test_an_error_ends_the_answer_and_the_end_of_the_engine_ends_the_chat(
             engine.tell(Failed(command.request_id, "Trouble", f"Number {command.request_id}.", "", is_fatal=is_fatal))
 
     engine, code = chat("one", "two", "three", script=fail)
-    assert code == cli.EXIT_FAILED
+    assert code == usage.EXIT_FAILED
     assert len(engine.submitted()) == 2
     assert "Trouble: Number 1." in capsys.readouterr().err
 

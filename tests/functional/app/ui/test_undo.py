@@ -116,7 +116,7 @@ async def test_any_deletion_is_restored_from_the_bin(stage: Stage) -> None:
     ]
     await stage.pilot.press("down", "enter")
     await stage.until(lambda: len(listed.options) == 1)
-    assert "Restored “question 2”" in str(stage.app.screen.query_one("#bin-note", Static).render())
+    assert "Restored “question 2”" in str(stage.app.screen.query_one("#list-note", Static).render())
     await stage.pilot.press("escape")
     await stage.until(lambda: len(chats.options) == 1)
     await stage.pilot.press("enter")

@@ -108,7 +108,7 @@ async def test_the_map_scales_to_a_large_model_and_follows_resizing() -> None:
         heat.show(snapshot(3, num_layers=94, num_experts=512))
         await pilot.pause()
         assert heat.layout_plan is not None
-        assert heat.layout_plan.note.startswith("1 cell = ")
+        assert heat.layout_plan.notes[0].startswith("1 cell = ")
         before = heat.layout_plan
         await pilot.resize_terminal(120, 50)
         await _until(lambda: heat.layout_plan != before, pilot.pause)

@@ -11,6 +11,7 @@ import platformdirs
 import pytest
 
 from app.cli import main as cli
+from app.cli import usage
 from app.domains.domain import all_domains, domain_named
 from app.process.crash_log import log_crash
 from app.process.instance import InstanceLock
@@ -98,7 +99,7 @@ def test_sampling_is_the_models_own_unless_given() -> None:
     ],
 )
 def test_bad_settings_exit_2_and_say_what_to_do(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["ask", *argv, "hi"]) == cli.EXIT_USAGE
+    assert cli.main(["ask", *argv, "hi"]) == usage.EXIT_USAGE
     told = capsys.readouterr().err
     assert told.startswith("Settings: ")
     assert "Traceback" not in told
@@ -106,14 +107,14 @@ def test_bad_settings_exit_2_and_say_what_to_do(argv: list[str], capsys: pytest.
 
 
 def test_the_chat_needs_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main([]) == cli.EXIT_USAGE
+    assert cli.main([]) == usage.EXIT_USAGE
     assert "moe-chat ask" in capsys.readouterr().err
 
 
 def test_paths_are_printed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("MOE_CHAT_HOME", str(tmp_path))
     monkeypatch.delenv("MOE_CHAT_CACHE", raising=False)
-    assert cli.main(["paths"]) == cli.EXIT_OK
+    assert cli.main(["paths"]) == usage.EXIT_OK
     printed = capsys.readouterr().out
     assert str(tmp_path / "data" / "chats.db") in printed
     assert str(tmp_path / "data" / "profiles") in printed
@@ -144,7 +145,7 @@ def test_an_unexpected_error_shows_no_traceback(
 
     monkeypatch.setenv("MOE_CHAT_HOME", str(tmp_path))
     monkeypatch.setattr(cli, "_run", explode)
-    assert cli.main(["paths"]) == cli.EXIT_FAILED
+    assert cli.main(["paths"]) == usage.EXIT_FAILED
     told = capsys.readouterr().err
     assert "Traceback" not in told
     assert "moe-chat.log" in told
@@ -225,7 +226,7 @@ def test_wrong_usage_is_said_first_and_briefly(argv: list[str], told: str, capsy
     with pytest.raises(SystemExit) as ended:
         cli.main(argv)
     lines = capsys.readouterr().err.splitlines()
-    assert ended.value.code == cli.EXIT_USAGE
+    assert ended.value.code == usage.EXIT_USAGE
     assert told in lines[0]
     assert len(lines) == 2
     assert "--help" in lines[1]

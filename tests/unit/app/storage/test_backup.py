@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.storage import chat_import, export, import_file
+from app.storage import chat_import, export, import_file, words
 from app.storage.export import KeptChat
 from app.storage.forest import grouped_versions, parents_first, version_ids
 from app.storage.recorder import Recorder
@@ -25,6 +25,7 @@ from app.storage.records import (
     USER,
     Attachment,
     ChatRecord,
+    ChatSummary,
     KeptPreset,
     TurnRecord,
 )
@@ -221,6 +222,11 @@ def test_links_are_followed() -> None:
     assert [kept.chat_id for kept in parents_first(chats)] == ["a", "b", "c", "x"]
     assert [[kept.chat_id for kept in family] for family in grouped_versions(chats)] == [["c", "b", "a"], ["x"]]
     assert version_ids(chats, "none") == ["none"]
+
+
+def test_versions_are_one_line_of_a_list_even_where_their_parent_is_not_in_it() -> None:
+    listed = [ChatSummary(name, name, "", 1, "general", "demo", above) for name, above in (("c", "a"), ("b", "a"))]
+    assert [family.chat_ids for family in words.grouped_versions(listed)] == [("c", "b")]
 
 
 def test_turns_that_two_instances_wrote_at_one_place_come_back(store: ChatStore) -> None:

@@ -95,7 +95,7 @@ def test_a_damaged_database_is_moved_aside_with_its_companions_and_nothing_is_lo
     assert "damaged" in told[0]
     aside = {path.name for path in db_path.parent.iterdir() if ".damaged-" in path.name}
     assert {name.rpartition(".db")[2] for name in aside} >= {"", "-wal"}
-    recorder.close()
+    recorder.finish()
 
 
 def test_damage_while_running_keeps_the_whole_chat(db_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_damage_while_running_keeps_the_whole_chat(db_path: Path) -> None:
     db_path.write_bytes(b"garbage" * 1000)
     recorder.save_turn(_turn(chat, "second", 1))
     assert [turn.text for turn in store.turns(chat.chat_id)] == ["first", "second"]
-    recorder.close()
+    recorder.finish()
 
 
 def test_a_chat_that_was_never_begun_is_not_kept(db_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_chat_that_was_never_begun_is_not_kept(db_path: Path) -> None:
     assert [kept.chat_id for kept in store.chats()] == [chat.chat_id]
     recorder.save_turn(_turn(left, "after all"))
     assert {kept.chat_id for kept in store.chats()} == {left.chat_id, chat.chat_id}
-    recorder.close()
+    recorder.finish()
 
 
 def test_a_locked_database_is_not_damaged_and_is_written_later(db_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_locked_database_is_not_damaged_and_is_written_later(db_path: Path) ->
     recorder.flush()
     assert "saved" in told[-1]
     assert [turn.text for turn in store.turns(chat.chat_id)] == ["kept in memory"]
-    recorder.close()
+    recorder.finish()
 
 
 def test_locked_raises_its_own_error(db_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_an_unwritable_place_is_said(tmp_path: Path) -> None:
 def test_a_chat_without_turns_is_not_written(db_path: Path) -> None:
     recorder = Recorder(ChatStore(db_path), lambda _: None)
     recorder.save_chat(_chat())
-    recorder.close()
+    recorder.finish()
     assert not db_path.exists()
 
 
@@ -233,7 +233,7 @@ def test_the_list_is_by_the_newest_turn_with_titles(db_path: Path) -> None:
     first, second = store.summaries()
     assert (first.title, first.num_turns, first.updated_at) == ("older question", 3, again.created_at)
     assert second.title == "a name"
-    assert [summary.chat_id for summary in store.summaries(limit=1, offset=1)] == [newer.chat_id]
+    assert [summary.chat_id for summary in store.summaries(limit=1)] == [older.chat_id]
     store.rename(newer.chat_id, "")
     assert store.summaries()[1].title == "newer question"
     store.close()
@@ -262,7 +262,7 @@ def test_a_name_given_meanwhile_outlives_the_next_write(db_path: Path) -> None:
     recorder.save_chat(chat)
     recorder.save_turn(_turn(chat, "answer", 1))
     assert store.summaries()[0].title == "given elsewhere"
-    recorder.close()
+    recorder.finish()
 
 
 def test_what_is_deleted_before_it_was_written_is_never_written(db_path: Path) -> None:
@@ -286,7 +286,7 @@ def test_what_is_deleted_before_it_was_written_is_never_written(db_path: Path) -
     other.close()
     recorder.flush()
     assert [(summary.title, summary.num_turns) for summary in store.summaries()] == [("cut", 1)]
-    recorder.close()
+    recorder.finish()
 
 
 def test_a_chat_deleted_by_another_instance_is_kept_anew_as_it_goes_on(db_path: Path) -> None:
@@ -299,7 +299,7 @@ def test_a_chat_deleted_by_another_instance_is_kept_anew_as_it_goes_on(db_path: 
     recorder.save_turn(_turn(chat, "answer", 1))
     assert [turn.text for turn in store.turns(chat.chat_id)] == ["question", "answer"]
     assert told == []
-    recorder.close()
+    recorder.finish()
 
 
 def test_a_deleted_chat_that_is_imported_again_is_kept_as_it_goes_on(db_path: Path) -> None:
@@ -312,7 +312,7 @@ def test_a_deleted_chat_that_is_imported_again_is_kept_as_it_goes_on(db_path: Pa
     assert recorder.load(chat.chat_id) is not None
     recorder.save_turn(_turn(chat, "answer", 1))
     assert [turn.text for turn in store.turns(chat.chat_id)] == ["question", "answer"]
-    recorder.close()
+    recorder.finish()
 
 
 _WRITER = """

@@ -130,7 +130,7 @@ async def test_the_whole_file_is_checked_in_a_thread(store: ChatStore) -> None:
     await recorder.check()
     assert "damaged" in told[0]
     assert list(path.parent.glob("chats.damaged-*.db"))
-    recorder.close()
+    recorder.finish()
 
 
 async def test_the_event_loop_never_waits_for_the_check(store: ChatStore, monkeypatch: pytest.MonkeyPatch) -> None:

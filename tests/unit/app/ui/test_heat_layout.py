@@ -51,7 +51,7 @@ def test_it_always_fits_and_leaves_no_expert_out(
     num_cells = len(rows[0])
     assert num_cells * layout.experts_per_cell >= num_experts
     assert layout.blocks * (LABEL_WIDTH + num_cells * layout.cell_width) <= width
-    assert bool(layout.note) == layout.is_grouped
+    assert bool(layout.notes) == layout.is_grouped
 
 
 def test_groups_show_the_most_urgent_state_else_how_many_are_resident() -> None:
@@ -66,16 +66,16 @@ def test_groups_show_the_most_urgent_state_else_how_many_are_resident() -> None:
         ]
     )
     assert cell_rows([codes], 17, layout) == [bytes([SUBSTITUTE, LOADING, PARTLY[1], PARTLY[0], RESIDENT])]
-    assert layout.note == "1 cell = 4 experts"
+    assert layout.notes[0] == "1 cell = 4 experts"
 
 
 def test_slots_are_shown_where_experts_have_no_room_each() -> None:
     by_slot = plan_layout(48, 128, 43, 24, can_halve=True, num_slots=32)
     assert by_slot == HeatLayout(24, 1, 1, 2, 1, 1, is_by_slot=True)
-    assert by_slot.note == "1 cell = 1 slot"
+    assert by_slot.notes[0] == "1 cell = 1 slot"
     grouped = plan_layout(48, 128, 43, 24, can_halve=True, num_slots=64)
     assert grouped is not None
-    assert grouped.note == "1 cell = 4 experts"
+    assert grouped.notes[0] == "1 cell = 4 experts"
 
 
 def test_slot_counts_take_columns_only_where_there_are_any() -> None:

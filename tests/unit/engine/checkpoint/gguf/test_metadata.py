@@ -57,14 +57,6 @@ def test_values_of_every_type(metadata: Metadata) -> None:
     assert not metadata.flag("gone", default=False)
 
 
-def test_what_was_not_read_is_listed(metadata: Metadata) -> None:
-    metadata.integer("{arch}.block_count", 1, 1000)
-    metadata.ignore("{arch}.broken")
-    assert metadata.has("{arch}.expert_count")
-    assert metadata.unconsumed() == ["qwen3moe.expert_count", "qwen3moe.rope.freq_base"]
-    assert "words" in metadata.unconsumed("")
-
-
 WRONG: list[tuple[Callable[[Metadata], object], str]] = [
     (lambda keys: keys.integer("{arch}.block_count", 1, 40), r"qwen3moe\.block_count is 48, where 1 to 40"),
     (lambda keys: keys.integer("name", 1, 40), "name is 'a model', where a whole number belongs"),
