@@ -200,8 +200,9 @@ def _child_environment() -> dict[str, str]:
     No library progress bars. Few malloc arenas (each keeps freed memory for itself), and blocks of 4 MiB and more that
     always go back to the system, so that a model's memory is free for the next one. OpenMP threads that wait for each
     other spin briefly: by default they spin so long that a busy core costs 3-10x. oneDNN keeps few compiled kernels:
-    prefill makes one for every number of rows, a third of a MiB each, and a cache of 1024 would outgrow the budget (of
-    64, prefill takes a third longer). ggml starts a debugger when it ends the process; it need not.
+    prefill makes one for every number of rows, a third of a MiB each and more than half with AVX512-BF16, and a cache
+    of 1024 would outgrow the budget (of 64, prefill takes a third longer). torch keeps a second cache above oneDNN's,
+    which holds them longer and makes nothing faster. ggml starts a debugger when it ends the process; it need not.
     """
     ours = {
         "HF_HUB_DISABLE_PROGRESS_BARS": "1",
@@ -213,7 +214,7 @@ def _child_environment() -> dict[str, str]:
         "GOMP_SPINCOUNT": "1000",
         "GGML_NO_BACKTRACE": "1",
         "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "256",
-        "LRU_CACHE_CAPACITY": "256",
+        "LRU_CACHE_CAPACITY": "16",
         "PYTHONUNBUFFERED": "1",
     }
     return {**ours, **os.environ}

@@ -158,14 +158,14 @@ class ChatScreen(PanelledScreen):
 
     def on_command_list_chosen(self, message: CommandList.Chosen) -> None:
         self.prompt_actions.take(message.completion, is_sent=False)
-        self.prompt.focus()
+        self.focus_prompt()
 
     def action_find(self) -> None:
         """Open the find bar."""
         self.query_one(FindBar).open()
 
     def on_find_bar_closed(self) -> None:
-        self.prompt.focus()
+        self.focus_prompt()
 
     async def show_found(self, position: int, found: Sequence[str]) -> None:
         """Bring on screen the turn at a position, the texts `found` in it marked; the find bar steps to others."""
@@ -212,7 +212,7 @@ class ChatScreen(PanelledScreen):
         await self.flow.begin_chat(domain)
         self.query_one(FindBar).end()
         self.status.show_title()
-        self.prompt.focus()
+        self.focus_prompt()
 
     async def open_chat(self, chat_id: str) -> bool:
         """Leave this chat and go on with one that was kept; False, and said, when it cannot be."""
@@ -230,7 +230,7 @@ class ChatScreen(PanelledScreen):
             self.bridge.profiles.choose(self.flow.domain.name)
         self.query_one(FindBar).end()
         self.status.show_title()
-        self.prompt.focus()
+        self.focus_prompt()
         return True
 
     async def _close_sheets(self) -> None:
@@ -245,7 +245,7 @@ class ChatScreen(PanelledScreen):
         if self.panels_cover:
             self.panel_mode = "compact"
         elif self.focused is not prompt:
-            prompt.focus()
+            self.focus_prompt()
         elif offered.display:
             offered.show([])
             prompt.has_command_list = False

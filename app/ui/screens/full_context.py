@@ -60,7 +60,7 @@ class FullContext:
         """Nothing is to be decided any more."""
         self._about = None
         if self._chat.focused is not None and self._bar in self._chat.focused.ancestors:
-            self._chat.prompt.focus()
+            self._chat.focus_prompt()
         self._bar.display = False
         self._chat.refresh_bindings()
 

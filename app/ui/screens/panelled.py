@@ -78,7 +78,7 @@ class PanelledScreen(Screen[None]):
             if not column.has_focus_within:
                 column.take_focus()
         elif column.has_focus_within or self.focused is None:
-            self.leave_panels()
+            self.focus_prompt()
 
     def watch_focused(self, focused: Widget | None) -> None:
         if focused is None:
@@ -104,8 +104,8 @@ class PanelledScreen(Screen[None]):
         """Let the panels know what happened."""
         self.query_one(PanelColumn).note(happened)
 
-    def leave_panels(self) -> None:
-        """The focus back to where it belongs."""
+    def focus_prompt(self) -> None:
+        """The focus to where one types, at once: a widget that asks for it itself gets it later."""
         self.set_focus(self.query_one("#prompt"), scroll_visible=False)
 
     def action_cycle_panels(self) -> None:
@@ -120,10 +120,10 @@ class PanelledScreen(Screen[None]):
         """The focus into the panels; from there back."""
         column = self.query_one(PanelColumn)
         if column.has_focus_within:
-            self.leave_panels()
+            self.focus_prompt()
         elif not self._is_too_small:
             self.panel_mode = "full"
-            self.call_after_refresh(column.take_focus)
+            column.take_focus()
 
     def action_maximise_panel(self, name: str) -> None:
         """One panel with the whole screen."""

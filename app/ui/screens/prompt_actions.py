@@ -77,7 +77,7 @@ class PromptActions:
         """A slash command without a key, chosen in the palette: typed for the user where something has to follow."""
         if typed.read(f"/{name}").command is None:
             self._chat.prompt.set_text(f"/{name} ")
-            self._chat.prompt.focus()
+            self._chat.focus_prompt()
         else:
             await self._carry_out(name, "")
 
@@ -101,7 +101,7 @@ class PromptActions:
             self._chat.notify("This terminal cannot be handed to an editor.", severity="error")
         else:
             prompt.set_text(text)
-            prompt.focus()
+            self._chat.focus_prompt()
 
     # Completion
 

@@ -14,7 +14,9 @@ from app.ui.key_map import key_for
 from app.ui.screens.confirm import Confirm
 from app.ui.screens.sheets import EditQuestion
 from app.ui.screens.turn_flow import TurnFlow
+from app.ui.screens.typed_text import last_text_at
 from app.ui.screens.versions import VersionsScreen
+from app.ui.widgets.entry import Entry
 from app.ui.widgets.turn import AnswerTurn, TurnWidget
 from engine.errors import MoeChatError
 
@@ -54,9 +56,14 @@ class TurnActions:
         """The focus to the turn at a position, if it is there."""
         entry = self._chat.transcript.entry_at(position)
         if entry is not None:
-            await self._chat.transcript.reveal(entry)
-        if entry is not None and entry.widget is not None:
-            entry.widget.focus(scroll_visible=False)
+            await self._focus_on(entry)
+
+    async def _focus_on(self, entry: Entry) -> None:
+        """The focus to a turn once it is on screen, unless something was typed meanwhile."""
+        before = last_text_at(self._chat.app)
+        await self._chat.transcript.reveal(entry)
+        if isinstance(entry.widget, Widget) and last_text_at(self._chat.app) == before:
+            self._chat.set_focus(entry.widget, scroll_visible=False)
 
     async def action_to_turn(self, step: int) -> None:
         """Focus the turn before or after; behind the last one is the prompt."""
@@ -66,9 +73,7 @@ class TurnActions:
         if there >= len(entries):
             await self.action_to_bottom()
         elif there >= 0:
-            await self._chat.transcript.reveal(entries[there])
-            if isinstance(widget := entries[there].widget, Widget):
-                widget.focus(scroll_visible=False)
+            await self._focus_on(entries[there])
 
     async def action_to_top(self) -> None:
         """The beginning of the chat."""
@@ -77,7 +82,7 @@ class TurnActions:
     async def action_to_bottom(self) -> None:
         """Follow the answer again."""
         await self._chat.transcript.to_end()
-        self._chat.prompt.focus()
+        self._chat.focus_prompt()
 
     # On a turn
 
@@ -104,7 +109,7 @@ class TurnActions:
                 if problem:
                     self._chat.say(problem)
                     self._chat.prompt.give_back(text)
-                self._chat.prompt.focus()
+                self._chat.focus_prompt()
 
         self._chat.app.push_screen(EditQuestion(exchange.question.text, self._chat.prompt.remember), ask)
 
@@ -117,7 +122,7 @@ class TurnActions:
             if is_meant:
                 problem = await self.steps.delete(exchange)
                 self._chat.say(problem or f"Deleted; /undo restores it, for {BIN_DAYS} days.")
-                self._chat.prompt.focus()
+                self._chat.focus_prompt()
 
         first_line = exchange.question.text.strip().partition("\n")[0][:200]
         self._chat.app.push_screen(Confirm("Delete this question and its answer?", f"“{first_line}”"), delete)
@@ -191,4 +196,4 @@ class TurnActions:
         problem = await step(exchange)
         self._chat.say(problem or done)
         if not problem:
-            self._chat.prompt.focus()
+            self._chat.focus_prompt()

@@ -39,6 +39,11 @@ def text_of(event: events.Event) -> str:
     return ""
 
 
+def last_text_at(app: App[object]) -> float:
+    """When text last arrived: what takes the focus later than it was asked to leaves it where text went since."""
+    return app._text_at if isinstance(app, TypingApp) else 0.0
+
+
 class TypingApp(App[None]):
     """Moves the focus into a text field before text arrives; an enter within a burst of text is a line break."""
 

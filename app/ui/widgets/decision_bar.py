@@ -60,7 +60,7 @@ class DecisionBar(Vertical):
 
     def take_focus(self) -> None:
         """The focus to the choices."""
-        self.query_one(OptionList).focus()
+        self.screen.set_focus(self.query_one(OptionList))
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         event.stop()

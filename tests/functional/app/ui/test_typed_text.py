@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from textual import events
 from textual.screen import Screen
@@ -13,6 +15,7 @@ from app.ui.screens.domain_menu import DomainMenu
 from app.ui.screens.model_picker import ModelPicker
 from app.ui.screens.settings import SettingsScreen
 from app.ui.widgets.decision_bar import DecisionBar
+from app.ui.widgets.entry import Entry
 from app.ui.widgets.panel_column import PanelColumn
 from app.ui.widgets.prompt import Prompt
 from app.ui.widgets.turn import AnswerTurn
@@ -388,3 +391,24 @@ async def test_a_window_that_narrows_over_chosen_panels_takes_the_focus_to_them(
     await stage.until(lambda: not isinstance(stage.app.focused, Prompt))
     burst(stage, "seen")
     await stage.see("seen")
+
+
+async def test_text_typed_while_a_turn_is_brought_on_screen_keeps_the_focus(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await stage.open_chat()
+    await talk(stage, ("one", "First answer."))
+    reveal, may_go_on = stage.chat.transcript.reveal, asyncio.Event()
+
+    async def slow_reveal(entry: Entry) -> None:
+        await may_go_on.wait()
+        await reveal(entry)
+
+    monkeypatch.setattr(stage.chat.transcript, "reveal", slow_reveal)
+    moving = asyncio.ensure_future(stage.chat.turn_actions.action_to_turn(-1))
+    burst(stage, "typed")
+    await stage.until(lambda: stage.chat.query_one(Prompt).text == "typed")
+    may_go_on.set()
+    await moving
+    await stage.pilot.pause()
+    await prompt_is(stage, "typed")
