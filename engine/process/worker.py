@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 class Worker:
-    """Runs in the main thread of the engine's process. torch is imported here, not with this module."""
+    """Runs in the main thread of the engine's process. What a model needs is imported here, not with this module."""
 
     def __init__(self, inbox: Inbox, outbox: Outbox) -> None:
         self._inbox, self._outbox = inbox, outbox
@@ -84,14 +84,10 @@ class Worker:
         return paused
 
     def _import(self) -> None:
-        """Seconds of imports, done while the user reads the menu. The model library only while there is nothing else to
-        do: not every model needs it."""
+        """Imports, done while the user reads the menu. Not torch and the model library: they take 280 MB, and a model
+        that does without them would have as many fewer experts in its budget."""
         try:
-            import engine.process.session
-
-            if self._inbox.commands.empty():
-                import engine.backends.transformers.backend
-                import engine.sampling.processors  # noqa: F401
+            import engine.process.session  # noqa: F401
         except Exception as error:  # noqa: BLE001 - told as an event
             traceback.print_exc()
             self._outbox.put(failure_of(None, error, is_fatal=True))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import pytest
 from engine.api import Load
 from engine.config import format_bytes
 from engine.events import Failed, MemoryUse
-from tests.functional.engine.running_engine import RunningEngine, config_of
+from tests.functional.engine.running_engine import RunningEngine, config_of, wait_until
 
 NewEngine = Callable[[], RunningEngine]
 PROMPT = "The river ran past the mill, and the miller counted the sacks of grain. " * 20
@@ -42,6 +44,22 @@ def test_the_demo_at_half_residency(new_engine: NewEngine, demo_folder: Path) ->
     assert_inside(memory, engine.process)
     assert dict(memory.parts).keys() >= {"runtime", "resident weights", "KV cache", "expert slots", "workspace"}
     assert memory.peak_rss_bytes > 0.5 * memory.budget_bytes  # a plan that is far too large would pass as well
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_an_engine_that_waits_for_a_choice_has_imported_no_model_library(new_engine: NewEngine) -> None:
+    """It would be in the budget of a model that does without it."""
+    engine = new_engine()
+    wait_until(lambda: is_idle(engine.process))
+    loaded = Path(f"/proc/{engine.process.pid}/maps").read_text()
+    assert "numpy" in loaded
+    assert "libtorch" not in loaded
+
+
+def is_idle(process: psutil.Process) -> bool:
+    before = process.cpu_times().user
+    time.sleep(0.5)
+    return 0 < before == process.cpu_times().user
 
 
 @pytest.mark.long

@@ -72,7 +72,7 @@ def check_that_something_was_heard_all_the_time(engine: RunningEngine, started: 
     """From the spawn on somebody who watches hears something at least once a second."""
     times = [started, *(at for at, _ in engine.heard)]
     gaps = [after - before for before, after in pairwise(times)]
-    assert max(gaps) < 1.0 + 0.5, gaps  # half a second for a busy machine
+    assert max(gaps) < 1.0 + 1.5, gaps  # the rest for a busy machine
     stages = [event.stage for _, event in engine.heard if isinstance(event, LoadProgress)]
     assert {"weights", "warm-up"} <= set(stages)
 
