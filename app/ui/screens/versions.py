@@ -19,6 +19,9 @@ from app.ui.key_map import bindings_of
 from app.ui.screens.list_sheet import ListSheet
 from app.ui.screens.sheets import AboutChat
 
+_TEXT_WIDTH = 40
+"""Characters of what begins a version."""
+
 
 class VersionsScreen(AboutChat, ListSheet[str]):
     """Dismisses with the id of the chat to go to, or None."""
@@ -44,15 +47,16 @@ class VersionsScreen(AboutChat, ListSheet[str]):
 
 
 def _option(row: VersionRow, open_chat_id: str) -> Option:
-    """The place in the tree, then what begins there: a question, or an answer. The end may be cut."""
-    about = f"{counted(row.num_turns, 'turn')} · {when(row.updated_at)}  "
+    """The place in the tree, then what begins there, a question or an answer: what tells versions apart comes first,
+    since the end may be cut."""
+    begins = visible(row.begins) or "no text yet"
     return Option(
         Content.assemble(
             (row.lines, "$faint"),
             (f"version {row.number} · ", "bold $primary"),
             ("here · " if row.chat_id == open_chat_id else "", "$primary"),
-            (about, "$quiet"),
             ("answer: " if row.is_answer else "", "$quiet"),
-            visible(row.begins) if row.begins else "no text yet",
+            begins if len(begins) <= _TEXT_WIDTH else begins[: _TEXT_WIDTH - 1] + "…",
+            (f"  {counted(row.num_turns, 'turn')} · {when(row.updated_at)}", "$quiet"),
         )
     )
