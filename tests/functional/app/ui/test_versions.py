@@ -21,7 +21,7 @@ async def _again(stage: Stage, text: str) -> None:
     await stage.see(text)
 
 
-@pytest.mark.parametrize("size", [(120, 40), (80, 24)])
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20)])
 async def test_the_tree_shows_every_version_and_goes_to_one(stage: Stage) -> None:
     await stage.open_chat()
     await talk(stage, ("one", "First answer."))
@@ -30,7 +30,7 @@ async def test_the_tree_shows_every_version_and_goes_to_one(stage: Stage) -> Non
     await stage.see("version 3 of 3")
     await stage.pilot.press("alt+t")
     await stage.until(lambda: isinstance(stage.app.screen, VersionsScreen))
-    await stage.see("└─ version 3 · here · 2 turns · just now  answer: A third one.")
+    await stage.see("└─ version 3 · here · answer: A third one.")
     tree = stage.app.screen.query_one(OptionList)
     assert [tree.highlighted, len(tree.options)] == [2, 3]
     await stage.pilot.press("up", "enter")
