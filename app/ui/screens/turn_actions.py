@@ -14,7 +14,7 @@ from app.ui.key_map import key_for
 from app.ui.screens.confirm import Confirm
 from app.ui.screens.sheets import EditQuestion
 from app.ui.screens.turn_flow import TurnFlow
-from app.ui.screens.typed_text import last_text_at
+from app.ui.screens.typed_text import asked_at, is_typed_since
 from app.ui.screens.versions import VersionsScreen
 from app.ui.widgets.entry import Entry
 from app.ui.widgets.turn import AnswerTurn, TurnWidget
@@ -60,9 +60,9 @@ class TurnActions:
 
     async def _focus_on(self, entry: Entry) -> None:
         """The focus to a turn once it is on screen, unless something was typed meanwhile."""
-        before = last_text_at(self._chat.app)
+        pressed_at = asked_at(self._chat.app)
         await self._chat.transcript.reveal(entry)
-        if isinstance(entry.widget, Widget) and last_text_at(self._chat.app) == before:
+        if isinstance(entry.widget, Widget) and not is_typed_since(self._chat.app, pressed_at):
             self._chat.set_focus(entry.widget, scroll_visible=False)
 
     async def action_to_turn(self, step: int) -> None:

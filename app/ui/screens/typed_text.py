@@ -39,9 +39,14 @@ def text_of(event: events.Event) -> str:
     return ""
 
 
-def last_text_at(app: App[object]) -> float:
-    """When text last arrived: what takes the focus later than it was asked to leaves it where text went since."""
-    return app._text_at if isinstance(app, TypingApp) else 0.0
+def asked_at(app: App[object]) -> float:
+    """When the key or the mouse button was pressed whose action runs."""
+    return app._asked_at if isinstance(app, TypingApp) else 0.0
+
+
+def is_typed_since(app: App[object], pressed_at: float) -> bool:
+    """Text came after that: an action that was slower than the user's hands leaves the focus where the text went."""
+    return isinstance(app, TypingApp) and app._text_at > pressed_at
 
 
 class TypingApp(App[None]):
@@ -49,11 +54,15 @@ class TypingApp(App[None]):
 
     _text_at = 0.0
     """When the last text arrived."""
+    _asked_at = 0.0
+    """When what acts now was pressed. A key acts only after it has been through every widget around the focused one."""
     _held: events.Key | None = None
     """An enter that directly follows text: a line break if more text follows directly."""
 
     async def on_event(self, event: events.Event) -> None:
         """Keys and pastes pass here before any binding or widget sees them."""
+        if isinstance(event, events.Key | events.MouseDown | events.MouseUp) and not text_of(event):
+            self._asked_at = event.time
         if not isinstance(event, events.Key | events.Paste) or event.is_forwarded:
             await super().on_event(event)
             return

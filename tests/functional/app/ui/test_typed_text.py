@@ -412,3 +412,18 @@ async def test_text_typed_while_a_turn_is_brought_on_screen_keeps_the_focus(
     await moving
     await stage.pilot.pause()
     await prompt_is(stage, "typed")
+
+
+@pytest.mark.parametrize("key", ["alt+up", "f6"])
+async def test_text_typed_behind_a_key_that_acts_late_keeps_the_focus(stage: Stage, key: str) -> None:
+    await stage.open_chat()
+    await talk(stage, ("one", "First answer."))
+    may_go_on = asyncio.Event()
+    stage.chat.call_later(may_go_on.wait)
+    stage.app.post_message(events.Key(key, None))
+    burst(stage, "typed")
+    await stage.until(lambda: stage.chat.query_one(Prompt).text == "typed")
+    may_go_on.set()
+    await stage.pilot.pause()
+    await stage.pilot.pause(0.2)
+    await prompt_is(stage, "typed")
