@@ -33,7 +33,7 @@ from app.ui.screens.preset_actions import PresetActions
 from app.ui.screens.prompt_actions import PromptActions
 from app.ui.screens.sheets import AboutChat
 from app.ui.screens.turn_actions import TurnActions
-from app.ui.screens.typed_text import asked_at, is_typed_since
+from app.ui.screens.typed_text import is_typed_since
 from app.ui.widgets.activity_line import ActivityLine
 from app.ui.widgets.attachment_line import AttachmentLine
 from app.ui.widgets.command_list import CommandList
@@ -178,7 +178,7 @@ class ChatScreen(PanelledScreen):
 
     def action_decide(self) -> None:
         """The focus to what waits for a decision."""
-        if not is_typed_since(self.app, asked_at(self.app)):
+        if not is_typed_since(self.app):
             self.query_one(DecisionBar).take_focus()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

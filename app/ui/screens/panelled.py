@@ -10,7 +10,7 @@ from textual.widget import Widget
 
 from app.ui.screens.layer_detail import LayerDetail
 from app.ui.screens.panel_view import PanelView
-from app.ui.screens.typed_text import asked_at, is_typed_since
+from app.ui.screens.typed_text import is_typed_since
 from app.ui.widgets.panel import Panel
 from app.ui.widgets.panel_column import PanelColumn
 from app.ui.widgets.residency_map import ResidencyMap
@@ -122,7 +122,7 @@ class PanelledScreen(Screen[None]):
         column = self.query_one(PanelColumn)
         if column.has_focus_within:
             self.focus_prompt()
-        elif not self._is_too_small and not is_typed_since(self.app, asked_at(self.app)):
+        elif not self._is_too_small and not is_typed_since(self.app):
             self.panel_mode = "full"
             column.take_focus()
 

@@ -44,9 +44,10 @@ def asked_at(app: App[object]) -> float:
     return app._asked_at if isinstance(app, TypingApp) else 0.0
 
 
-def is_typed_since(app: App[object], pressed_at: float) -> bool:
-    """Text came after that: an action that was slower than the user's hands leaves the focus where the text went."""
-    return isinstance(app, TypingApp) and app._text_at > pressed_at
+def is_typed_since(app: App[object], pressed_at: float | None = None) -> bool:
+    """Text came after that (None: after what acts now was pressed): an action that was slower than the user's hands
+    leaves the focus where the text went."""
+    return isinstance(app, TypingApp) and app._text_at > (app._asked_at if pressed_at is None else pressed_at)
 
 
 class TypingApp(App[None]):

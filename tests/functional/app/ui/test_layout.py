@@ -67,6 +67,11 @@ async def test_narrow_folds_the_panels_to_a_line(stage: Stage) -> None:
     await stage.until(lambda: not stage.chat.query_one(StatusLine).display)
 
 
+async def can_be_scrolled(stage: Stage) -> None:
+    """The sheet on screen is laid out, and longer than the screen."""
+    await stage.until(lambda: [sheet for sheet in stage.app.screen.query(".sheet") if sheet.max_scroll_y > 0])
+
+
 @pytest.mark.parametrize("size", [(60, 20)])
 async def test_low_screens_tell_their_keys_and_what_is_to_be_read(stage: Stage) -> None:
     await stage.see("is ready")
@@ -77,7 +82,7 @@ async def test_low_screens_tell_their_keys_and_what_is_to_be_read(stage: Stage) 
     await stage.see("esc Back")
     await stage.pilot.press("escape", "f1")
     await stage.see("esc closes")
-    await stage.until(lambda: [sheet for sheet in stage.app.screen.query(".sheet") if sheet.max_scroll_y > 0])
+    await can_be_scrolled(stage)
     await stage.pilot.press("end")
     await stage.see("engine log")
     await stage.see("esc closes")
@@ -89,7 +94,7 @@ async def test_a_sheet_longer_than_the_screen_is_scrolled(stage: Stage) -> None:
     stage.app.push_screen(TextSheet("Lines", [f"line {number}" for number in range(40)]))
     await stage.see("line 3")
     await stage.see("esc closes")
-    await stage.until(lambda: [sheet for sheet in stage.app.screen.query(".sheet") if sheet.max_scroll_y > 0])
+    await can_be_scrolled(stage)
     await stage.pilot.press("end")
     await stage.see("line 39")
 
