@@ -18,11 +18,12 @@ from engine.config import APPROX, EXACT
 from engine.events import LABEL_APPROX, LABEL_EXACT, STOP, ModeChanged, ProfileState, TurnEnded
 from tests.functional.app.conftest import Stage
 from tests.functional.app.fake_engine import snapshot, stats
+from tests.patience import PATIENCE_S
 from tests.snapshots.screen_text import screen_text
 
 _FOLDER = Path(__file__).with_name("screens")
 _IS_UPDATE = bool(os.environ.get("UPDATE_SCREENS"))
-_PATIENCE_S, _STILL_S, _LOOK_S = 5.0, 1.0, 0.05
+_STILL_S, _LOOK_S = 1.0, 0.05
 
 WIDE, NARROW = (120, 40), (80, 24)
 BOTH_SIZES = pytest.mark.parametrize("size", [WIDE, NARROW], ids=["120x40", "80x24"])
@@ -49,7 +50,7 @@ async def _check(stage: Stage, request: pytest.FixtureRequest) -> None:
         before, shown = shown, screen_text(stage.app.screen)
         still_s = still_s + _LOOK_S if shown == before else 0.0
         waited_s += _LOOK_S
-        if waited_s > _PATIENCE_S or (_IS_UPDATE and still_s > _STILL_S):
+        if waited_s > PATIENCE_S or (_IS_UPDATE and still_s > _STILL_S):
             break
         await asyncio.sleep(_LOOK_S)
     if _IS_UPDATE:

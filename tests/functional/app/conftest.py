@@ -24,8 +24,7 @@ from app.ui.widgets.prompt import Prompt
 from tests.functional.app.fake_engine import FakeEngine, ObedientEngine
 from tests.functional.app.own_settings import settings_in
 from tests.functional.app.played_engine import Play, PlayedEngine
-
-_PATIENCE_S = 10.0
+from tests.patience import PATIENCE_S
 
 
 class Stage:
@@ -60,7 +59,7 @@ class Stage:
 
     async def until(self, condition: Callable[[], object], what: str = "") -> None:
         """Let the app run until `condition` holds."""
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + PATIENCE_S
         while not condition():
             assert time.monotonic() < deadline, what or "the condition never held"
             await asyncio.sleep(0.01)
@@ -114,7 +113,7 @@ class Stage:
 
     async def see(self, text: str) -> None:
         """Wait until a text is on the screen."""
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + PATIENCE_S
         while text not in self.shown():
             assert time.monotonic() < deadline, f"{text!r} never appeared in\n{self.shown()}"
             await asyncio.sleep(0.02)

@@ -16,7 +16,8 @@ from time import monotonic
 import psutil
 import pyte
 
-PATIENCE_S = 60.0
+from tests.patience import PATIENCE_S
+
 ENTER, ESCAPE, DOWN, CTRL_G, CTRL_Q, CTRL_R, CTRL_Z, F5, F8 = (
     "\r",
     "\x1b",

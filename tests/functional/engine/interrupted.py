@@ -17,9 +17,10 @@ from time import monotonic
 
 import psutil
 
+from tests.patience import GONE_S
+
 PATIENCE_S = 300.0
 """A phase that is not reached in this time is a failure."""
-GONE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,7 @@ from engine.api import Load, Message, Submit
 from engine.client import EngineClient
 from engine.config import EngineConfig, SamplingConfig
 from engine.events import EngineReady, Event, Failed, Snapshot, TurnEnded
-
-PATIENCE_S = 60
-"""A condition that does not come true in this time is a failure."""
-GONE_S = 2.0
-"""What may pass from asking the engine to end until nothing of it is left."""
+from tests.patience import PATIENCE_S
 
 Kind = TypeVar("Kind", bound=Event)
 

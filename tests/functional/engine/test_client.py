@@ -16,7 +16,8 @@ from engine.api import Cancel, Submit
 from engine.client import EngineClient
 from engine.errors import EngineDiedError
 from engine.events import LENGTH, Failed, Notice
-from tests.functional.engine.running_engine import GONE_S, RunningEngine, is_gone, seconds_to_close, wait_until
+from tests.functional.engine.running_engine import RunningEngine, is_gone, seconds_to_close, wait_until
+from tests.patience import GONE_S
 
 NewEngine = Callable[[], RunningEngine]
 QUESTION = "w5 w9 w77 w30"

@@ -13,8 +13,9 @@ import pytest
 from offload.geometry import Geometry, LayerGeometry
 from offload.replay.trace_writer import TraceWriter
 from tests.architectures.tiny import save_checkpoint
-from tests.functional.engine.interrupted import GONE_S, Ended, Phase, Program
+from tests.functional.engine.interrupted import Ended, Phase, Program
 from tests.functional.engine.sparse_checkpoint import save_sparse_checkpoint
+from tests.patience import GONE_S
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LONG_QUESTION = " ".join(f"w{3 + number % 120}" for number in range(200))

@@ -33,13 +33,13 @@ from engine.events import (
 )
 from tests.architectures.tiny import save_checkpoint
 from tests.functional.engine.running_engine import (
-    GONE_S,
     RunningEngine,
     config_of,
     is_gone,
     seconds_to_close,
     wait_until,
 )
+from tests.patience import GONE_S
 
 NewEngine = Callable[[], RunningEngine]
 QUESTION = "w5 w9 w77 w30"

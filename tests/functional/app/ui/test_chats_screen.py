@@ -23,6 +23,7 @@ from app.ui.themes import DARK, load_themes
 from app.ui.widgets.chat_list import ChatList
 from tests.functional.app.conftest import Stage
 from tests.functional.app.fake_engine import ObedientEngine
+from tests.patience import PATIENCE_S
 
 _NOTHING_YET = "nothing yet"
 
@@ -74,7 +75,7 @@ class Shelf(App[None]):
         return str(self.screen.query_one("#chats-note", Static).content)
 
     async def until(self, condition: Callable[[], object]) -> None:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE_S
         while not condition():
             assert time.monotonic() < deadline, "the condition never held"
             await asyncio.sleep(0.01)

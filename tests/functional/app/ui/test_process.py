@@ -18,8 +18,8 @@ from app.storage.store import ChatStore
 from tests.architectures.tiny import save_endless_checkpoint
 from tests.functional.app.terminal import CTRL_Q, CTRL_Z, ENTER, ESCAPE, F8, Terminal
 from tests.functional.engine.running_engine import is_gone
+from tests.patience import GONE_S
 
-GONE_S = 2.0
 EXIT_CODES = {"ctrl+q": 0, "SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}
 SLOW_LINK = "200kB/s"
 """A tiny expert takes an eighth of a second."""

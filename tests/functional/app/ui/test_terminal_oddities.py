@@ -97,7 +97,7 @@ WORDS = (
 )
 """Words of the answer."""
 LOST_S = 1.0
-SLACK_S = 0.5
+SLACK_S = 2.0
 """A beat of the app, and what a busy machine takes to draw it."""
 
 

@@ -37,9 +37,9 @@ def test_victims_of_a_pool_take_far_less_than_a_search(name):
         layer = step % 48
         experts = chance.sample(range(128), 8)
         policy.observe(layer, experts)
-        began = time.perf_counter()
+        began = time.thread_time()
         victims = policy.victims(0, 4, {(layer, expert) for expert in experts}, None, layer)
-        times.append(time.perf_counter() - began)
+        times.append(time.thread_time() - began)
         assert len(victims) == 4
         for victim in victims:
             residents.remove(victim)
