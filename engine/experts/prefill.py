@@ -77,7 +77,7 @@ class LayerPrefill:
 
     def is_full_layer(self, layer: int, num_tok: int) -> bool:
         """Whether a chunk of so many tokens is served by staging the whole layer: from floor(K_l / k_l) on."""
-        return num_tok >= self.switch_tok[layer] and not self._cache.has_empty_slot(layer)
+        return num_tok >= self.switch_tok[layer] and not self._cache.num_empty_slots(layer)
 
     def fetch(
         self, layer: int, experts: Sequence[int], by_use: Sequence[int], num_tok: int

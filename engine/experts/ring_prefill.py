@@ -165,7 +165,7 @@ class RingPrefill:
         if cache.holds_all(layer):
             self._fill_ahead(layer)
             return
-        if cache.has_empty_slot(layer):
+        if cache.num_empty_slots(layer):
             self._fill_by_forecast(layer)
             return
         if self._ahead_layer != layer:
@@ -180,7 +180,7 @@ class RingPrefill:
     def takes_forecast(self, layer: int) -> bool:
         """See ExpertPrefill: where some experts have to be chosen for empty slots."""
         is_read_ahead = 0 < layer < self._geometry.num_layers - 1
-        return is_read_ahead and self._cache.has_empty_slot(layer) and not self._cache.holds_all(layer)
+        return is_read_ahead and self._cache.num_empty_slots(layer) > 0 and not self._cache.holds_all(layer)
 
     def forecast(self, layer: int, by_use: Sequence[int]) -> None:
         """See ExpertPrefill."""

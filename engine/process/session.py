@@ -43,6 +43,7 @@ from engine.telemetry.effective import describe_link, describe_ready, effective
 from engine.telemetry.snapshots import Telemetry
 from engine.telemetry.turn_record import TurnRecord
 from offload.errors import ProfileError, WaitCancelled
+from offload.residency.background_filling import BackgroundFilling
 
 _PROGRESS_PERIOD_S = 0.1
 _CANNOT_CROP = "the cache of this model cannot be cropped; everything is computed anew"
@@ -93,6 +94,8 @@ class Session:
             loaded.tokenizer, loaded.defaults, loaded.end_token_sources, self._prompts.template
         )
         self._prefilling: Turn | None = None
+        self._filling: BackgroundFilling | None = None
+        """While an answer is written."""
         self.profiles = DomainProfiles(self.engine)
         if domain is not None:
             self._warm_at_load(domain, progress)
@@ -180,7 +183,7 @@ class Session:
             traceback.print_exc()
             reason, failure = ERROR, failure_of(request.request_id, error, is_fatal=False)
         finally:
-            self._prefilling = None
+            self._prefilling = self._filling = None
             self.telemetry.end_turn()
             self._show("idle")
         turn.emit_text(self._emit, turn.stream.finish(goes_on=reason != STOP))
@@ -221,6 +224,7 @@ class Session:
         logits = self._read_prompt(turn)
         self._prefilling = None
         turn.record.prefill_done()
+        self._filling = BackgroundFilling(self.engine.cache)
         self._show("decode")
         room = self.engine.budget.context_tok - len(turn.prompt) + 1
         asked = turn.sampling.max_new_tok
@@ -259,6 +263,8 @@ class Session:
     def _after_layer(self, layer: int) -> None:
         if self._is_cancelled():
             raise WaitCancelled("Stopped.")
+        if self._filling is not None:
+            self._filling.layer_ended(layer)
         if self.telemetry.is_due():
             began_s = perf_counter()
             self.publish()

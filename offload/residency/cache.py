@@ -100,11 +100,9 @@ class ExpertCache:
         return [lease_of[expert] for expert in experts]
 
     def release(self, layer: int) -> None:
-        """End the layer's step: unlock its slots and settle what has landed.
-
-        Also the way out after WaitCancelled or ExpertReadError: a copy the step asked for that has not started is
-        cancelled, and a failed one leaves its slot empty and its expert on the host.
-        """
+        """End the layer's step: unlock its slots and settle what has landed. Also the way out after WaitCancelled or
+        ExpertReadError: a copy the step asked for that has not started is cancelled, and a failed one leaves its slot
+        empty and its expert on the host."""
         state = self._layers[layer]
         state.leases.clear()
         if state.group.arrivals:
@@ -132,7 +130,8 @@ class ExpertCache:
 
     def _cancel_wrong_prefetches(self, state: LayerState, experts: Sequence[int]) -> None:
         for arrival in list(state.arrivals.values()):
-            if arrival.copy.priority == PREFETCH and arrival.expert not in experts:
+            is_prefetch = arrival.copy.priority == PREFETCH and not arrival.is_for_prefill
+            if is_prefetch and arrival.expert not in experts:
                 self._transitions.cancel(arrival)
 
     def _load(
@@ -189,6 +188,15 @@ class ExpertCache:
         self._transitions.settle(state.group)
         return self._load(state, experts, experts, DEMAND)
 
+    def fill(self, layer: int, expert: int) -> ExpertCopy | None:
+        """An absent expert into an empty slot, behind what steps ask for. No step cancels it; it counts as `warm`
+        does. None: it is not absent, or no slot is empty."""
+        state = self._layers[layer]
+        self._transitions.settle(state.group)
+        if not state.group.free or not self.is_absent(layer, expert):
+            return None
+        return self._transitions.submit(state, expert, state.group.free[-1], PREFETCH, is_for_prefill=True)
+
     def drop_unwanted(self) -> None:
         """A prompt is computed: empty the slots of what the eviction policy does not keep of it. Between steps only."""
         for state in self._layers:
@@ -203,10 +211,6 @@ class ExpertCache:
             counters.bytes_loaded += copy.moved_bytes
 
     # ---- questions: the state as it was last settled; they change nothing
-
-    def has_empty_slot(self, layer: int) -> bool:
-        """Whether the layer's group has a slot that neither holds an expert nor awaits one."""
-        return bool(self._layers[layer].group.free)
 
     def num_empty_slots(self, layer: int) -> int:
         """Slots of the layer's group that neither hold an expert nor await one."""
@@ -223,13 +227,11 @@ class ExpertCache:
 
     def is_absent(self, layer: int, expert: int) -> bool:
         """Whether the expert is neither on the device nor on its way."""
-        state = self._layers[layer]
-        return state.slot_of[expert] < 0 and expert not in state.arrivals
+        return self._layers[layer].slot_of[expert] < 0 and expert not in self._layers[layer].arrivals
 
     def absent(self, layer: int) -> list[int]:
         """The layer's experts that are neither on the device nor on their way, in order."""
-        state = self._layers[layer]
-        return [expert for expert, slot in enumerate(state.slot_of) if slot < 0 and expert not in state.arrivals]
+        return [expert for expert in range(len(self._layers[layer].slot_of)) if self.is_absent(layer, expert)]
 
     def holds_all(self, layer: int) -> bool:
         """Whether the layer's group has a slot for every expert of its layers."""
@@ -242,10 +244,8 @@ class ExpertCache:
         return arrival.copy if arrival is not None else None
 
     def eta_s(self, layer: int, expert: int) -> float | None:
-        """Seconds until an expert on its way lands if a step asks for it now: a queued prefetch would be promoted.
-
-        None when it is not on its way, or before a bandwidth is known.
-        """
+        """Seconds until an expert on its way lands if a step asks for it now: a queued prefetch would be promoted. None
+        when it is not on its way, or before a bandwidth is known."""
         copy = self.copy_of(layer, expert)
         return self._link.demand_eta_s(copy) if copy is not None else None
 

@@ -56,7 +56,7 @@ class SlotTransitions:
             group.free.remove(slot)
         else:
             is_previous_unused = self._leave(previous)
-        is_prefetch = priority == PREFETCH
+        is_prefetch = priority == PREFETCH and not is_for_prefill
         arrival = Arrival(state.layer, expert, slot, copy, is_for_prefill, is_prefetch, previous, is_previous_unused)
         group.arrivals[slot] = state.arrivals[expert] = arrival
         state.codes[expert] = LOADING

@@ -48,7 +48,7 @@ def test_exact_and_the_decode_set_is_left_alone(name: str, path: str, tmp_path: 
         for num_tok in (7, 64, 1, 600):
             expected_ids, expected_logits = reference_greedy(plain, prompt_of(num_tok), NEW_TOK)
             before = residents(engine)
-            is_full = not any(engine.cache.has_empty_slot(layer) for layer in range(len(engine.layers)))
+            is_full = not any(engine.cache.num_empty_slots(layer) for layer in range(len(engine.layers)))
             engine.decoder.cache.reset()
             engine.decoder.prefill(prompt_of(num_tok), lambda done_tok: None)
             if is_full:

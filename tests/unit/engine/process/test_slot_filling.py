@@ -82,3 +82,17 @@ def test_whatever_comes_goes_first(engine: Engine) -> None:
     engine.on_snapshot = lambda: engine.inbox._receive(CountTokens(9, ("a",)))
     assert isinstance(engine.worker._next(), CountTokens)
     assert 0 < engine.num_absent() < absent
+
+
+def test_an_answer_that_begins_at_once_is_filled_beside(engine: Engine) -> None:
+    """Nothing is idle between loading and the question, and yet its last tokens miss nothing."""
+    asked = Submit(7, (Message("user", words(3, 9)),), SamplingConfig(temperature=0, max_new_tok=40))
+    engine.inbox._receive(asked)
+    engine.worker._handle(engine.inbox.commands.get())
+    (ended,) = (event for event in engine.events if isinstance(event, TurnEnded))
+    assert ended.stats.new_tok == 40
+    cache = engine.session.engine.cache
+    while any(cache.num_loading(layer) for layer in range(len(cache.slots_per_layer))):
+        for layer in range(len(cache.slots_per_layer)):
+            cache.settle(layer)
+    assert engine.num_absent() == 0

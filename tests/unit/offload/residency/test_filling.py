@@ -6,9 +6,11 @@ import pytest
 
 from offload.errors import ExpertReadError
 from offload.geometry import Geometry, LayerGeometry
+from offload.link.expert_link import DEMAND
 from offload.link.link import Link
 from offload.link.slot_pool import SlotPool
 from offload.policies.eviction import make_eviction
+from offload.residency.background_filling import BackgroundFilling
 from offload.residency.cache import ExpertCache
 from offload.residency.warming import fill_layers
 from tests.unit.offload.conftest import EXPERT_BYTES, GatedSource
@@ -64,3 +66,68 @@ def test_a_read_that_fails_leaves_the_rest_as_it_is() -> None:
         fill_layers(cache, lambda: False)
     cache.check_integrity()
     assert 2 not in cache.residents()[0]
+
+
+def step(cache: ExpertCache, layer: int, experts: list[int]) -> None:
+    for lease in cache.acquire(layer, experts):
+        if lease.copy is not None:
+            lease.copy.wait()
+    cache.release(layer)
+
+
+def land_all(cache: ExpertCache) -> None:
+    for layer in range(len(cache.slots_per_layer)):
+        while cache.num_loading(layer):
+            cache.settle(layer)
+
+
+@pytest.mark.parametrize(("slots", "filled"), [((6, 5, 6), [6, 2, 6]), ((6, 6), [6, 6])])
+def test_slots_are_filled_beside_decode(slots: tuple[int, ...], filled: list[int]) -> None:
+    cache = make_cache(GatedSource(), slots)
+    filling = BackgroundFilling(cache)
+    while not filling.is_done:
+        for layer in range(len(slots)):
+            step(cache, layer, [0, 3])
+            filling.layer_ended(layer)
+    land_all(cache)
+    assert [len(experts) for experts in cache.residents()] == filled
+    counters = cache.total_counters()
+    assert counters.routed == counters.hits + counters.late + counters.misses
+    assert (counters.evictions, counters.prefetch_issued, counters.prefetched_hits) == (0, 0, 0)
+    assert counters.demand_loads + counters.prefill_loads == sum(filled)
+    cache.check_integrity()
+
+
+def test_few_are_on_their_way_at_once_and_what_is_asked_for_goes_first() -> None:
+    source = GatedSource(is_open=False)
+    cache = make_cache(source, (NUM_EXPERTS,))
+    filling = BackgroundFilling(cache)
+    for _ in range(5):
+        filling.layer_ended(0)
+    assert cache.num_loading(0) == 2
+    source.wait_started(1)
+    (asked, late) = cache.acquire(0, [5, 1])
+    assert late.copy is not None
+    assert late.copy.priority == DEMAND, "it was queued to be filled, and is waited for now"
+    source.open()
+    for lease in (asked, late):
+        assert lease.copy is not None
+        lease.copy.wait()
+    cache.release(0)
+    counters = cache.counters(0)
+    assert (counters.late, counters.prefetch_late, counters.cold_misses) == (1, 0, 1)
+    cache.check_integrity()
+
+
+def test_an_expert_that_cannot_be_read_is_tried_once() -> None:
+    source = GatedSource()
+    source.failing.add((0, 2))
+    cache = make_cache(source, (NUM_EXPERTS,))
+    filling = BackgroundFilling(cache)
+    while not filling.is_done:
+        filling.layer_ended(0)
+        cache.settle(0)
+    land_all(cache)
+    assert cache.absent(0) == [2]
+    assert source.started.count((0, 2)) == 1
+    cache.check_integrity()
