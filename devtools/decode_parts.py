@@ -71,6 +71,7 @@ class DecodeParts:
             (engine.cache, "release", "slots and eviction"),
             (engine.prefetching, "look_ahead", "look-ahead and prefetch"),
             *((layer, "_decode", "a layer's experts") for layer in engine.layers),
+            *((layer, "computed_resident", "a layer's experts") for layer in engine.layers),
             *((layer, "_wait", _WAITS) for layer in engine.layers),
         ):
             wrap(owner, method, part)

@@ -18,6 +18,7 @@ from engine.sampling.defaults import ModelDefaults
 from offload.budget import BudgetPlan
 from offload.link.expert_source import ExpertSource
 from offload.policies.forecast import Forecaster
+from offload.residency.cache import ExpertCache
 
 
 class ExpertStore(ExpertSource, Protocol):
@@ -177,7 +178,7 @@ class Backend(Protocol):
         """Puts a MoE layer in place of the model's own."""
         ...
 
-    def connected(self, prefetching: Prefetching) -> None:
+    def connected(self, cache: ExpertCache, prefetching: Prefetching) -> None:
         """All layers are bound, and which predictions will be asked for is settled."""
         ...
 

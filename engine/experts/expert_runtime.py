@@ -77,7 +77,7 @@ class ExpertRuntime:
         state: StepState,
         bind: Callable[[int, MoeLayer], None],
         always_predict: bool = False,
-        when_connected: Callable[[Prefetching], None] = lambda prefetching: None,
+        when_connected: Callable[[ExpertCache, Prefetching], None] = lambda cache, prefetching: None,
     ) -> None:
         """Allocates the staging memory, builds the MoE layers and binds each: `bind(layer index, layer)`.
 
@@ -105,7 +105,7 @@ class ExpertRuntime:
             layer = MoeLayer(number, shape, expert_format, tap, context)
             bind(number, layer)
             self.layers.append(layer)
-        when_connected(self.prefetching)
+        when_connected(self.cache, self.prefetching)
         self.measure_expert_compute()
 
     def measure_expert_compute(self) -> None:

@@ -108,14 +108,31 @@ class MoeLayer:
             self._prefetching.layer_ended(self.number, self._state.link_wait_s - waited_s)
         finally:
             self._cache.release(self.number)
-        self.last_experts, self.last_substitutes = experts, list(substitutes.values())
+        self._note(experts, list(substitutes.values()))
+        self._state.overhead_s += (ready_s - began_s) - (waited_s - waited_before_s) + perf_counter() - computed_s
+        return out
+
+    def computed_resident(self, experts: list[int]) -> None:
+        """The back end has computed a decode step with these experts, all of them resident, by itself: counts, observes
+        and records it as a call does. Raises WaitCancelled."""
+        began_s = perf_counter()
+        self._context.feed.decoded(self.number, experts)
+        try:
+            self._prefetching.look_ahead(self.number, experts, self._cache.acquire(self.number, experts))
+        finally:
+            self._cache.release(self.number)
+        self._note(experts, [])
+        self._state.overhead_s += perf_counter() - began_s
+        self._state.after_layer(self.number)
+
+    def _note(self, experts: list[int], substitutes: list[int]) -> None:
+        """Keeps and records a decode step's experts."""
+        self.last_experts, self.last_substitutes = experts, substitutes
         recorder = self._state.recorder
         if recorder is not None:
             scores = self.tap.scores() if recorder.has_scores else None
             predicted = self._prefetching.predictions.get(self.number) if recorder.has_predictions else None
             recorder.record(self.number, experts, scores, predicted)
-        self._state.overhead_s += (ready_s - began_s) - (waited_s - waited_before_s) + perf_counter() - computed_s
-        return out
 
     def _without_sentinels(self, experts: list[int], weights: Array) -> tuple[list[int], Array]:
         kept = [i for i, expert in enumerate(experts) if expert < self.geometry.num_experts]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from offload.replay.trace_writer import TraceWriter
@@ -18,6 +19,8 @@ class StepState:
     """MoE layers compute with the first k slots, whatever they hold: the time of a step that misses nothing."""
     is_cancelled: Callable[[], bool] = field(default=lambda: False)
     after_layer: Callable[[int], None] = field(default=lambda layer: None)
+    goes_by_layers: bool = False
+    """Somebody looks at the model between layers: no back end may compute several of them at once."""
     abandon_prefill: Callable[[], None] = field(default=lambda: None)
     """Gives up what prefill has on its way; called when a forward was left half-way."""
     after_prefill: Callable[[], None] = field(default=lambda: None)
@@ -33,3 +36,18 @@ class StepState:
     """Substitutions, monotonic: a token whose forward raised it has approximate KV."""
     recorder: TraceWriter | None = None
     """Records every layer's routing while it is set."""
+
+    @contextmanager
+    def watched(self, watch: Callable[[int], None]) -> Iterator[None]:
+        """Context: `watch(layer)` is called after every layer, as soon as it is computed."""
+        kept = self.after_layer, self.goes_by_layers
+
+        def after_layer(layer: int) -> None:
+            watch(layer)
+            kept[0](layer)
+
+        self.after_layer, self.goes_by_layers = after_layer, True
+        try:
+            yield
+        finally:
+            self.after_layer, self.goes_by_layers = kept

@@ -68,15 +68,14 @@ class ExpertCache:
     ) -> list[Lease]:
         """Begin one decode step of a layer: one lease per place of `experts`, in their order.
 
-        An expert named twice is counted, observed and locked once, and both places get the same lease. Counts every
-        expert, locks its slot until `release`, submits what is missing at demand priority and promotes what is on its
-        way. Queued prefetches of this layer that turn out wrong are cancelled first. `scores()` [num_experts] is called
-        only if a victim may have to be chosen. `substitutes` maps missed experts to resident, unselected ones whose
-        slot is leased in their place, carrying `substituted_mass` of routing weight in all; the missed ones are then
-        fetched at prefetch priority if a slot can be had. The mapping is honoured even for an expert that has landed
-        meanwhile. `wait(copy)` is called when every slot is in flight, and what it raises is passed on, with the step
-        counted and `release` the way out. Raises ValueError, with nothing counted or locked, when the group has too few
-        slots for the step or a substitute is not resident.
+        An expert named twice is counted, observed and locked once; both places get its lease. Locks slots until
+        `release`, submits what is missing at demand priority and promotes what is on its way; queued prefetches of this
+        layer that turn out wrong are cancelled first. `scores()` [num_experts] is called only if a victim may have to
+        be chosen. `substitutes` maps missed experts, also such as have landed meanwhile, to resident, unselected ones
+        leased in their place, with `substituted_mass` of routing weight in all; the missed ones are fetched at prefetch
+        priority if a slot can be had. `wait(copy)` is called when every slot is in flight; what it raises is passed on,
+        with the step counted and `release` the way out. Raises ValueError, with nothing counted or locked, when the
+        group has too few slots for the step or a substitute is not resident.
         """
         state = self._layers[layer]
         if state.group.arrivals:
@@ -112,11 +111,9 @@ class ExpertCache:
                     self._transitions.cancel(arrival)
 
     def prefetch(self, layer: int, experts: Sequence[int], expected: Sequence[int] = ()) -> int:
-        """Submit the absent ones of `experts` at prefetch priority, in order, and return how many were submitted.
-
-        Evicts neither what is locked or in flight nor any of `experts` or of those `expected` to be asked for next;
-        stops when no slot can be had. Where some are expected, queued prefetches of others are cancelled first.
-        """
+        """Submit the absent of `experts` at prefetch priority, in order, and return how many were submitted. Evicts
+        neither what is locked or in flight nor any of `experts` or of those `expected` to be asked for next; stops when
+        no slot can be had. Where some are expected, queued prefetches of others are cancelled first."""
         state = self._layers[layer]
         if state.group.arrivals:
             self._transitions.settle(state.group)
@@ -137,10 +134,8 @@ class ExpertCache:
     def _load(
         self, state: LayerState, experts: Sequence[int], protected: Collection[int], priority: int
     ) -> list[ExpertCopy]:
-        """Submit the absent ones of `experts`, as far as slots can be had; `protected` experts stay.
-
-        At PREFETCH they are prefetches; at DEMAND they count as loads of prefill, since no decode step asks for them.
-        """
+        """Submit the absent ones of `experts`, as far as slots can be had; `protected` experts stay. At PREFETCH they
+        are prefetches; at DEMAND they count as loads of prefill, since no decode step asks for them."""
         absent = [e for e in dict.fromkeys(experts) if state.slot_of[e] < 0 and e not in state.arrivals]
         if not absent:
             return []
@@ -160,10 +155,8 @@ class ExpertCache:
         return slots
 
     def claim_free(self, layer: int, expert: int) -> Lease | None:
-        """Fetch an expert into an empty slot for prefill and lock it until `release`; never evicts.
-
-        An expert that is resident or on its way is leased as it is. None: it is absent and no slot is empty.
-        """
+        """Fetch an expert into an empty slot for prefill, locked until `release`; never evicts. What is resident or on
+        its way is leased as it is. None: it is absent and no slot is empty."""
         state = self._layers[layer]
         self._transitions.settle(state.group)
         if state.slot_of[expert] >= 0:
@@ -180,10 +173,8 @@ class ExpertCache:
 
     def warm(self, layer: int, experts: Sequence[int]) -> list[ExpertCopy]:
         """Make `experts` (at most as many as the layer has slots) resident in place of others; between steps only.
-
         Submits the absent ones and returns their copies, for the caller to wait for; what is resident of them stays,
-        and so does what is in flight. Counts loads of prefill and evictions, nothing else.
-        """
+        and so does what is in flight. Counts loads of prefill and evictions, nothing else."""
         state = self._layers[layer]
         self._transitions.settle(state.group)
         return self._load(state, experts, experts, DEMAND)
@@ -220,6 +211,15 @@ class ExpertCache:
         """The slot a resident expert is in, else None."""
         slot = self._layers[layer].slot_of[expert]
         return slot if slot >= 0 else None
+
+    def slots_of_residents(self, layer: int) -> Sequence[int]:
+        """Per expert the slot that it is resident in, or -1. Not to be changed."""
+        return self._layers[layer].slot_of
+
+    @property
+    def num_changes(self) -> int:
+        """How often an expert has become resident, or ceased to be."""
+        return self._transitions.num_changes
 
     def is_resident(self, layer: int, expert: int) -> bool:
         """Whether the expert is on the device."""

@@ -30,6 +30,8 @@ class SlotTransitions:
             raise ValueError(f"{len(group_of_layer)} groups given for {geometry.num_layers} layers")
         self.groups = [GroupState(group, pool.slots_of(group)) for group in range(pool.num_groups)]
         self.layers: list[LayerState] = []
+        self.num_changes = 0
+        """Of which expert is resident in which slot, monotonic."""
         self.lease_of_slot = [Lease(slot, None) for slot in range(pool.num_slots)]
         self._pool = pool
         self._link = link
@@ -74,6 +76,7 @@ class SlotTransitions:
 
     def _leave(self, occupant: Occupant) -> bool:
         """The expert is resident no more; whether it was a prefetch that was never used."""
+        self.num_changes += 1
         left = self.layers[occupant.layer]
         was_unused = occupant.expert in left.unused
         left.unused.discard(occupant.expert)
@@ -137,6 +140,7 @@ class SlotTransitions:
             state.counters.prefetch_loads += 1
 
     def _occupy(self, occupant: Occupant, slot: int, is_unused: bool) -> None:
+        self.num_changes += 1
         state = self.layers[occupant.layer]
         state.group.occupants[slot] = occupant
         state.slot_of[occupant.expert] = slot

@@ -17,6 +17,8 @@ from engine.backends.offloaded_model import OffloadedModel
 from engine.commands.bench.kl import float32_of, log_softmax
 from engine.commands.bench.kl import kl as divergence
 from engine.config import FULL_LAYER, GGML, RING, TRANSFORMERS, EngineConfig
+from offload.replay.trace_writer import TraceWriter
+from offload.residency.warming import fill_layers
 from tests.architectures.tiny import save_checkpoint
 from tests.gguf_files import write_gguf
 
@@ -37,6 +39,7 @@ def answers(engine: OffloadedModel, prompts: Sequence[int] = PROMPTS) -> list[tu
 def answered(path: Path, **settings: object) -> list[tuple[list[int], Array]]:
     engine = open_model(path, **settings)
     try:
+        fill_layers(engine.cache, lambda: False)
         given = answers(engine)
         engine.cache.check_integrity()
         return given
@@ -66,6 +69,37 @@ def test_few_slots_give_what_the_whole_model_gives(gguf_model: Path, prefill: st
     for (ids, logits), (whole_ids, whole_logits) in zip(few, whole, strict=True):
         assert np.array_equal(logits, whole_logits)
         assert ids == whole_ids
+
+
+def test_a_step_in_one_graph_gives_what_layers_give(gguf_model: Path) -> None:
+    engine = open_model(gguf_model, residency=1.0)
+    try:
+        with engine.state.watched(lambda layer: None):
+            by_layers = recorded(engine, 20)
+        fill_layers(engine.cache, lambda: False)
+        assert engine.decoder.whole.is_ready()  # type: ignore[attr-defined]
+        before = engine.cache.total_counters()
+        in_one = recorded(engine, 20)
+        counters = engine.cache.total_counters() - before
+        top_ks = [layer.top_k for layer in engine.loaded.plan.geometry.layers]
+        assert counters.routed == counters.hits == 20 * sum(top_ks)
+        for one, other in zip(in_one, by_layers, strict=True):
+            assert np.array_equal(one, other)
+    finally:
+        engine.close()
+
+
+def recorded(engine: OffloadedModel, num_new_tok: int) -> list[Array]:
+    """The logits of every step of an answer; then, of every layer, its experts and its scores."""
+    geometry = engine.loaded.plan.geometry
+    engine.decoder.cache.reset()
+    steps = [engine.decoder.prefill([5, 6, 7], lambda done_tok: None)]
+    engine.state.recorder = writer = TraceWriter("m", "", geometry)
+    steps += [engine.decoder.step(int(steps[-1].argmax())) for _ in range(num_new_tok)]
+    engine.state.recorder = None
+    trace = writer.trace()
+    assert trace.scores is not None
+    return [*steps, trace.ids, trace.scores]
 
 
 @pytest.mark.parametrize("prefill", [RING, FULL_LAYER])

@@ -22,6 +22,7 @@ from engine.backends.ggml.model_files import open_model_files
 from engine.backends.ggml.model_spec import StoredWeight
 from engine.backends.ggml.routing import LogitsTap, Routing
 from engine.backends.ggml.weights import ResidentWeights
+from engine.backends.ggml.whole_step import WholeStep, can_be_whole
 from engine.experts.layer import MoeLayer
 from engine.experts.step_state import StepState
 from engine.lookahead.forms import PredictionForm, Way
@@ -30,6 +31,7 @@ from engine.plan import machine
 from engine.plan.model_plan import ChunkNeeds, ModelPlan
 from offload.budget import BudgetPlan
 from offload.errors import WaitCancelled
+from offload.residency.cache import ExpertCache
 
 _RUNTIME_MARGIN_BYTES = 40 << 20
 """What numpy and ggml allocate while they run: ggml compiles nothing, unlike oneDNN."""
@@ -143,17 +145,20 @@ class GgmlBackend:
         """See Backend."""
         self.decoder.layers[number] = layer
 
-    def connected(self, prefetching: Prefetching) -> None:
+    def connected(self, cache: ExpertCache, prefetching: Prefetching) -> None:
         """See Backend. Places what lives within the experts' decode graphs, once for all layers."""
         if self._decode_scratch is not None:
             self._decode_scratch.close()
         self._decode_scratch = Scratch(self._ggml)
         self._decode_scratch.allocate(*(graph for each in self.loaded.formats for graph in each.graphs))
         self.decoder.ask_in_graphs(prefetching.targets if prefetching.forecaster is self.lookahead else [])
+        if self.decoder.ranks_in_graphs and can_be_whole(self.loaded.formats, prefetching):
+            self.decoder.whole = WholeStep(self._ggml, self._spec, cache, self.loaded.formats)
 
     def unbind(self) -> None:
         """See Backend."""
         self.decoder.layers.clear()
+        self.decoder.drop_whole()
         for each in self.loaded.formats:
             each.close()
 

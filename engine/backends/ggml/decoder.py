@@ -25,6 +25,7 @@ from engine.backends.ggml.prompt_forecast import PromptForecast
 from engine.backends.ggml.prompt_states import PromptStates, chunks_of, num_experts_of
 from engine.backends.ggml.routing import LogitsTap, Routing
 from engine.backends.ggml.step_memory import StepMemory
+from engine.backends.ggml.whole_step import WholeStep
 from engine.experts.layer import MoeLayer
 from engine.experts.step_state import StepState
 from offload.errors import WaitCancelled
@@ -60,12 +61,15 @@ class GgmlDecoder(DecodeLoop):
         self.taps = [LogitsTap(routing) for routing in routings]
         self.layers: dict[int, MoeLayer] = {}
         """By MoE layer; without one the routed experts give zeros."""
+        self.whole: WholeStep | None = None
+        """Steps of which every expert is resident; None: experts have to be predicted, or arranged by the layer."""
         self._step_scratch = Scratch(ggml)
         self._allocate()
-        self._ranks_in_graphs = all(routing.ranks_without_groups for routing in routings)
+        self.ranks_in_graphs = all(routing.ranks_without_groups for routing in routings)
+        """The layers' graphs choose the experts, and weigh them."""
         self.lookahead = GgmlLookahead(
             *(routings, self._token.logits[:1], self._results.next_logits),
-            *(self._results.next_orders if self._ranks_in_graphs else None, self._ask_ahead),
+            *(self._results.next_orders if self.ranks_in_graphs else None, self._ask_ahead),
         )
         self._step_builder: GraphBuilder | None = None
         self._step_graphs: list[int] = []
@@ -77,11 +81,13 @@ class GgmlDecoder(DecodeLoop):
         spec, chunk_tok = self._spec, self._chunk_tok
         self._token = PromptStates(spec, 1)
         self._embedding.keep_graph(self._token.residual_at)
-        self.expert_input = self._token.normed, self._token.normed_at
-        """What experts are given in decode, float32 [1, hidden], and its address: always the same memory."""
         self._prompt: PromptStates | None = None
         self._step_inputs, self._chunk_inputs = ForwardInputs(self.cache, 1), ForwardInputs(self.cache, chunk_tok)
         self._results = StepMemory(spec, MAX_AHEAD)
+        self._head_at = self._token.residual_at, self._results.logits_at
+        self.expert_input = self._token.normed, self._token.normed_at, self._results.weights, self._results.weights_at
+        """What experts are given in decode, float32 [1, hidden], and their weights, float32 [1, k], with the address of
+        each: always the same memory."""
 
     # -- decode -------------------------------------------------------------------------------------------------------
 
@@ -116,9 +122,16 @@ class GgmlDecoder(DecodeLoop):
 
     def _forward_token(self, token: int, length: int) -> np.ndarray:
         """The logits [vocab] after one token, valid until the next call."""
-        self._prepare_step(length)
-        states = self._token
+        seen, states = self._step_inputs.write(length, 1), self._token
         self._embedding.read([token], states.residual_at)
+        if (whole := self._whole_step()) is not None:
+            whole.build(self._graphs, self._addresses(states, 0, self._step_inputs), self._head_at, seen)
+            self._compute.run(whole.graph)
+            if not self._state.is_calibrating:
+                whole.tell(self.layers, self.taps)
+            return self._results.logits
+        if seen != self._step_seen:
+            self._build_step_graphs(seen)
         for number, graph in enumerate(self._step_graphs):
             self._compute.run(graph)
             moe = self._moe_number.get(number)
@@ -127,16 +140,27 @@ class GgmlDecoder(DecodeLoop):
         self._compute.run(self._head_graph)
         return self._results.logits
 
+    def _whole_step(self) -> WholeStep | None:
+        """What computes this step in one graph, if it can."""
+        whole, state = self.whole, self._state
+        if whole is None or state.goes_by_layers or len(self.layers) < len(self._routings):
+            return None
+        return whole if whole.is_ready(with_any_experts=state.is_calibrating) else None
+
+    def drop_whole(self) -> None:
+        """The slots are there no more. Safe to call twice."""
+        if self.whole is not None:
+            self.whole.close()
+            self.whole = None
+
     def _experts_of_token(self, moe: int) -> None:
         """As `_experts`, of decode's token; what its graph chose is taken."""
         states, tap, layer = self._token, self.taps[moe], self.layers.get(moe)
         tap.logits = states.logits
         if layer is not None:
             chosen, weights = self._results.chosen, self._results.weights
-            if self._ranks_in_graphs:
-                self._results.weigh(self._routings[moe], states.one_logits)
-            else:
-                chosen, weights = self._routings[moe].choose(states.logits)
+            if not self.ranks_in_graphs:
+                chosen, weights[:] = self._routings[moe].choose(states.logits)
             states.residual += layer(states.normed, chosen, weights)
 
     def _experts(self, moe: int, states: PromptStates, residual: np.ndarray, *, only_last: bool = False) -> None:
@@ -149,28 +173,22 @@ class GgmlDecoder(DecodeLoop):
             out = layer(states.normed, experts, weights, only_last=only_last)
             residual[-len(out) :] += out
 
-    def _prepare_step(self, length: int) -> None:
-        """Inputs of a step at position `length`, and graphs that see as many rows of the KV cache."""
-        seen = self._step_inputs.write(length, 1)
-        if seen != self._step_seen:
-            self._build_step_graphs(seen)
-
     def _build_step_graphs(self, seen: SeenRows) -> None:
         self._drop_step_graphs()
         num_layers = len(self._spec.layers)
         sizes = (num_layers + 1) * MAX_TENSORS, 2 * num_layers + 1, MAX_TENSORS
         builder = self._step_builder = GraphBuilder(self._ggml, *sizes)
         at = self._addresses(self._token, 0, self._step_inputs)
-        if self._ranks_in_graphs:
+        if self.ranks_in_graphs:
             own, *later = self._results.orders_at
-            at = at._replace(order=own, next_orders=tuple(later))
+            at = at._replace(order=own, weights=self._results.weights_at, next_orders=tuple(later))
         moe_layers = self._spec.moe_layers
         for number in range(num_layers):
             moe = self._moe_number.get(number)
             asked = [] if moe is None else self.lookahead.asked_by(moe)
             ahead = [Asked(moe_layers[target], mean_error) for target, mean_error in asked]
             self._step_graphs.append(self._graphs.layer(builder, number, at, 1, seen, ahead))
-        self._head_graph = self._graphs.head(builder, self._token.residual_at, self._results.logits_at)
+        self._head_graph = self._graphs.head(builder, *self._head_at)
         self._ahead_graphs = {
             moe: self._graphs.asks_ahead(builder, number, at) for moe, number in enumerate(moe_layers) if moe
         }
@@ -233,8 +251,7 @@ class GgmlDecoder(DecodeLoop):
                 self._forecast.tell(moe + 1, self.layers.get(moe + 1), states)
                 self._experts(moe, states, states.residual, only_last=number == len(self._spec.layers) - 1)
         self._token.residual[:] = states.residual[-1:]
-        at = self._token.residual_at, self._results.logits_at
-        self._run_once(lambda builder: self._graphs.head(builder, *at))
+        self._run_once(lambda builder: self._graphs.head(builder, *self._head_at))
         return self._results.logits
 
     def _chunk(self, number: int, states: PromptStates, first: int, count: int, start: int) -> None:
@@ -274,6 +291,7 @@ class GgmlDecoder(DecodeLoop):
     def close(self) -> None:
         """Frees graphs and their memory. Safe to call twice."""
         self._drop_step_graphs()
+        self.drop_whole()
         self._step_scratch.close()
         self._scratch.close()
         self._embedding.close()

@@ -16,7 +16,7 @@ import numpy as np
 from engine.backends.ggml.compute import Compute, Scratch
 from engine.backends.ggml.expert_network import MAX_TENSORS, ExpertNetwork, Slots
 from engine.backends.ggml.expert_slots import SlotLayout
-from engine.backends.ggml.graph import GraphBuilder
+from engine.backends.ggml.graph import GraphBuilder, Tensor
 from engine.backends.ggml.library import Ggml
 from engine.backends.ggml.made_weights import in_pairs, takes_pairs
 from engine.backends.ggml.memory import Memory, values
@@ -50,7 +50,7 @@ class GgmlFormat:
         self._prompt = PromptExperts(ggml, compute, scratch, self._network)
         self._takes_pairs = takes_pairs(sample.gate)
         hidden_dim = sample.gate.shape[0]
-        memory = self._memory = Memory((2 * top_k + 2) * hidden_dim * 4 + top_k * 4 + 4096)
+        memory = self._memory = Memory((2 * top_k + 2) * hidden_dim * 4 + 2 * top_k * 4 + 4096)
         self._input_at, raw = memory.take(hidden_dim * 4)
         self._input = values(raw, np.float32, 1, hidden_dim)
         self._ids_at, raw = memory.take(top_k * 4)
@@ -58,23 +58,27 @@ class GgmlFormat:
         self._write_ids = [Struct(f"={count}i").pack_into for count in range(1, top_k + 1)]
         self._result_at, raw = memory.take(top_k * hidden_dim * 4)
         self._result = values(raw, np.float32, top_k, hidden_dim)
-        _, raw = memory.take(top_k * hidden_dim * 4)
+        self._gathered_at, raw = memory.take(top_k * hidden_dim * 4)
         self._gathered = values(raw, np.float32, top_k, hidden_dim)
-        _, raw = memory.take(hidden_dim * 4)
+        """The token's outputs in top-k order, of several products."""
+        self._total_at, raw = memory.take(hidden_dim * 4)
         self._total = values(raw, np.float32, 1, hidden_dim)
+        self._weights_at, raw = memory.take(top_k * 4)
+        self._weights = values(raw, np.float32, 1, top_k)
         self._top_k = top_k
         self._all_places = list(range(top_k))
-        self._outputs = self._gathered
-        """The token's outputs in top-k order: gathered from several products, or the result of one."""
+        self._is_total = False
+        """The last product was one of all k, and wrote their sum."""
         self._builder: GraphBuilder | None = None
         self._graphs: list[int] = []
         self._slots = Slots(0, self.slot_bytes, 0)
 
-    def take_input_from(self, hidden: np.ndarray, address: int) -> None:
-        """Decode's input lies at `address`, float32 [1, hidden]: given as this array it need not be copied. Call before
-        `bind_slots`."""
+    def take_input_from(self, hidden: np.ndarray, hidden_at: int, weights: np.ndarray, weights_at: int) -> None:
+        """Decode's input, float32 [1, hidden], and the weights of a token's experts, float32 [1, k], lie at these
+        addresses: given as these arrays they need not be copied. Call before `bind_slots`."""
         if not self._takes_pairs:
-            self._input, self._input_at = hidden, address
+            self._input, self._input_at = hidden, hidden_at
+        self._weights, self._weights_at = weights, weights_at
 
     def choose_kernel(self) -> None:
         """See ExpertFormat. ggml chooses by itself."""
@@ -92,8 +96,9 @@ class GgmlFormat:
             raise ValueError("the slots of a layer are not equally spaced")
         if self._builder is not None:
             self._builder.close()
-        self._builder = GraphBuilder(self._ggml, 16 + MAX_TENSORS * self._top_k, self._top_k, MAX_TENSORS)
+        self._builder = GraphBuilder(self._ggml, 24 + MAX_TENSORS * self._top_k, self._top_k + 1, MAX_TENSORS)
         self._graphs = [self._decode_graph(self._builder, count) for count in range(1, self._top_k + 1)]
+        self._graphs.append(self._sum_graph(self._builder))
         return BoundSlots(lambda number: self.bind(slots[number]))
 
     def sum_of(self, hidden: np.ndarray, weights: np.ndarray) -> RunningSum:
@@ -111,11 +116,32 @@ class GgmlFormat:
         """The decode graphs, which need memory for what lives within them."""
         return self._graphs
 
+    @property
+    def takes_input_as_it_is(self) -> bool:
+        """Whether the experts' input needs no rearranging."""
+        return not self._takes_pairs
+
+    def of_token(self, builder: GraphBuilder, normed: Tensor, slots: Tensor, weights: Tensor) -> Tensor:
+        """The weighted sum, float32 [hidden, 1], of the experts in `slots`, int32 [k, 1]: numbers among this layer's
+        slots, which are not known here. normed [hidden, 1], weights [k, 1]. The bits are those of `compute` and
+        `total`."""
+        rows = builder.reshape(normed, self._network.hidden_dim, 1, 1)
+        out = self._network.by_number(builder, self._slots, rows, slots)
+        return builder.weighted_sum(builder.reshape(out, self._network.hidden_dim, self._top_k), weights)
+
     def _decode_graph(self, builder: GraphBuilder, count: int) -> int:
         ids = builder.new_at(self._ids_at, I32, count, 1)
         rows = builder.new_at(self._input_at, F32, self._network.hidden_dim, 1, 1)
-        out = self._network.by_number(builder, self._slots, rows, ids)
-        return builder.graph(builder.placed(out, self._result_at))
+        out = builder.placed(self._network.by_number(builder, self._slots, rows, ids), self._result_at)
+        return builder.graph(out if count < self._top_k else self._sum(builder, out))
+
+    def _sum_graph(self, builder: GraphBuilder) -> int:
+        return builder.graph(self._sum(builder, builder.new_at(self._gathered_at, F32, *self._gathered.shape[::-1])))
+
+    def _sum(self, builder: GraphBuilder, outputs: Tensor) -> Tensor:
+        rows = builder.reshape(outputs, self._network.hidden_dim, self._top_k)
+        weights = builder.new_at(self._weights_at, F32, self._top_k, 1)
+        return builder.placed(builder.weighted_sum(rows, weights), self._total_at)
 
     def _number_of(self, address: int) -> int:
         """Of a slot of this layer; negative, or too large, for another address."""
@@ -133,10 +159,8 @@ class GgmlFormat:
             self._input[:] = hidden
         self._write_ids[count - 1](self._ids, 0, *numbers)
         self._compute.run(self._graphs[count - 1])
-        if places == self._all_places:
-            self._outputs = self._result
-        else:
-            self._outputs = self._gathered
+        self._is_total = places == self._all_places
+        if not self._is_total:
             self._gathered[places] = self._result[:count]
 
     def compute_repeated(self, hidden: np.ndarray, weights: int, places: Sequence[int]) -> None:
@@ -146,8 +170,16 @@ class GgmlFormat:
             self._gathered[place] = self._gathered[places[0]]
 
     def total(self, weights: np.ndarray, dtype: object) -> np.ndarray:
-        """See ExpertFormat. Without BLAS, whose threads would have to be woken for it; `einsum` reads outputs once."""
-        return np.einsum("ik,kh->ih", weights, self._outputs[: weights.shape[1]], out=self._total)
+        """See ExpertFormat."""
+        if weights is not self._weights:
+            self._weights[:] = 0.0
+            self._weights[:, : weights.shape[1]] = weights
+            if self._is_total:
+                self._gathered[:], self._is_total = self._result, False
+            self._gathered[weights.shape[1] :] = 0.0
+        if not self._is_total:
+            self._compute.run(self._graphs[-1])
+        return self._total
 
     def by_expert(self, index: np.ndarray) -> dict[int, np.ndarray]:
         """See ExpertFormat. Ascending."""

@@ -57,12 +57,32 @@ class GraphBuilder(AttentionOperations, DeltaOperations):
         require(fits, "rows added by id", values, rows, ids)
         return values.made(self._ggml.add_id(self._context, values.pointer, rows.pointer, ids.pointer))
 
-    def scaled(self, values: Tensor, factor: float) -> Tensor:
-        """values times a number; a factor of 1 adds no node."""
-        if factor == 1.0:
+    def scaled(self, values: Tensor, factor: float, addend: float = 0.0) -> Tensor:
+        """values times a number, plus another; a factor of 1 alone adds no node."""
+        if (factor, addend) == (1.0, 0.0):
             return values
         require(values.type_id == F32, "a scale", values)
+        if addend:
+            return values.made(self._ggml.scale_bias(self._context, values.pointer, factor, addend))
         return values.made(self._ggml.scale(self._context, values.pointer, factor))
+
+    def row_sums(self, rows: Tensor) -> Tensor:
+        """rows [n, count] -> [1, count]."""
+        require(len(rows.shape) == 2 and rows.type_id == F32, "sums of rows", rows)
+        return Tensor(self._ggml.sum_rows(self._context, rows.pointer), F32, (1, rows.shape[1]))
+
+    def divided(self, rows: Tensor, by: Tensor) -> Tensor:
+        """Rows [n, count] by one value each: [1, count]."""
+        fits = len(rows.shape) == 2 and by.shape == (1, rows.shape[1])
+        require(fits and rows.type_id == by.type_id == F32, "a quotient", rows, by)
+        return rows.made(self._ggml.div(self._context, rows.pointer, by.pointer))
+
+    def weighted_sum(self, rows: Tensor, weights: Tensor) -> Tensor:
+        """rows [n, k], weights [k, 1] -> [n, 1]: added in the order of the rows, each element by itself."""
+        fits = len(rows.shape) == 2 and weights.shape == (rows.shape[1], 1)
+        require(fits and rows.type_id == weights.type_id == F32, "a weighted sum", rows, weights)
+        factors = self.reshape(weights, 1, rows.shape[1])
+        return Tensor(self._ggml.out_prod(self._context, rows.pointer, factors.pointer), F32, (rows.shape[0], 1))
 
     def sigmoid(self, values: Tensor) -> Tensor:
         """1 / (1 + exp(-value))."""
@@ -86,9 +106,12 @@ class GraphBuilder(AttentionOperations, DeltaOperations):
         return self.mul(rows.made(self._ggml.rms_norm(self._context, rows.pointer, eps)), weight)
 
     def read_rows(self, table: Tensor, ids: Tensor) -> Tensor:
-        """table [n, rows], ids int32 [count] -> float32 [n, count]. The ids are not known here."""
-        require(len(table.shape) == 2 and ids.type_id == I32 and len(ids.shape) == 1, "rows read", table, ids)
-        return Tensor(self._ggml.get_rows(self._context, table.pointer, ids.pointer), F32, (table.shape[0], *ids.shape))
+        """table [n, rows], ids int32 [count], or [count, 1] -> float32 [n, count]; of an int32 table int32. The ids are
+        not known here."""
+        require(len(table.shape) == 2 and ids.type_id == I32 and ids.shape[1:] in ((), (1,)), "rows read", table, ids)
+        type_id = I32 if table.type_id == I32 else F32
+        read = self._ggml.get_rows(self._context, table.pointer, ids.pointer)
+        return Tensor(read, type_id, (table.shape[0], ids.shape[0]))
 
     def gated(self, gate: Tensor, up: Tensor, activation: str = SILU) -> Tensor:
         """activation(gate) * up, or what `CLAMPED` is."""

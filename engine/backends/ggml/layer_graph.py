@@ -12,7 +12,8 @@ from engine.backends.ggml.attention_graph import AttentionGraph, TokensAt
 from engine.backends.ggml.graph import GraphBuilder, Tensor
 from engine.backends.ggml.graph_parts import GraphParts, Place
 from engine.backends.ggml.kv_cache import SeenRows
-from engine.backends.ggml.model_spec import SIGMOID, ExpertWeights, LayerWeights, ModelSpec, StoredWeight
+from engine.backends.ggml.model_spec import ExpertWeights, LayerWeights, ModelSpec, StoredWeight
+from engine.backends.ggml.router_graph import RouterGraph
 from engine.backends.ggml.tensor_types import F16, F32, I32, I64
 
 MAX_TENSORS = 128
@@ -42,6 +43,8 @@ class Addresses(NamedTuple):
     """As `mask`, of windowed layers."""
     order: int = 0
     """int32 [experts]: the experts as the router ranks them, the best first; 0: not asked for."""
+    weights: int = 0
+    """float32 [k]: of the best, where their order is asked for."""
     next_orders: tuple[int, ...] = ()
     """The same of the later routers; empty: not asked for."""
 
@@ -61,6 +64,7 @@ class LayerGraphBuilder:
         """`kv`: per layer the tables of the KV cache."""
         self._spec, self._parts = spec, GraphParts(place, spec.norm_eps)
         self._attention = AttentionGraph(spec, self._parts, kv)
+        self._router = RouterGraph(spec.router, spec.top_k, self._parts)
 
     def layer(
         self,
@@ -73,6 +77,18 @@ class LayerGraphBuilder:
     ) -> int:
         """The graph of a layer on `num_tok` tokens, whose attention reads `seen`. `ahead`: the layers whose routers are
         asked as well."""
+        return builder.graph(*self.outputs(builder, number, at, num_tok, seen, ahead))
+
+    def outputs(
+        self,
+        builder: GraphBuilder,
+        number: int,
+        at: Addresses,
+        num_tok: int,
+        seen: SeenRows,
+        ahead: Sequence[Asked] = (),
+    ) -> list[Tensor]:
+        """As `layer`: what its graph computes, in this order."""
         spec, weights = self._spec, self._spec.layers[number]
         residual = builder.new_at(at.residual, F32, spec.hidden_dim, num_tok)
         tokens = self._tokens(builder, weights, at, num_tok, seen)
@@ -80,9 +96,10 @@ class LayerGraphBuilder:
         normed = self._norm(builder, attended, weights.ffn_norm, at.normed)
         outputs = [*written, normed]
         if weights.router is not None:
-            outputs.append(logits := self._router(builder, weights, normed, at.logits))
+            outputs.append(logits := self._router.logits(builder, weights, normed, at.logits))
             if at.order:
-                outputs.append(self._order(builder, weights, logits, at.order))
+                outputs.append(order := self._router.order(builder, weights, logits, at.order))
+                outputs.append(self._router.weights(builder, logits, order, at.weights))
         total = attended
         if weights.dense is not None:
             network = self._network(builder, weights.dense, weights.shared_gate, normed)
@@ -93,8 +110,8 @@ class LayerGraphBuilder:
             if at.next_orders:
                 corrected = builder.add(logits, builder.new_at(asked.mean_error, F32, *logits.shape))
                 target = spec.layers[asked.layer]
-                outputs.append(self._order(builder, target, corrected, at.next_orders[place]))
-        return builder.graph(*outputs)
+                outputs.append(self._router.order(builder, target, corrected, at.next_orders[place]))
+        return outputs
 
     def asks_ahead(self, builder: GraphBuilder, ahead: int, at: Addresses) -> int:
         """The graph of a later layer's router on the residual as it is: float32 [experts] at the last `next_logits`."""
@@ -110,14 +127,18 @@ class LayerGraphBuilder:
     def router_ahead(self, builder: GraphBuilder, ahead: int, residual: Tensor, address: int) -> Tensor:
         """The logits of layer `ahead`'s router on a residual, through that layer's own norm."""
         weights = self._spec.layers[ahead]
-        return self._router(builder, weights, self._norm(builder, residual, weights.ffn_norm), address)
+        return self._router.logits(builder, weights, self._norm(builder, residual, weights.ffn_norm), address)
 
     def head(self, builder: GraphBuilder, residual: int, logits: int) -> int:
         """The graph from one token's residual to the vocabulary's logits, float32 [vocabulary]."""
+        return builder.graph(self.head_output(builder, residual, logits))
+
+    def head_output(self, builder: GraphBuilder, residual: int, logits: int) -> Tensor:
+        """As `head`: what its graph computes."""
         spec = self._spec
         normed = self._norm(builder, builder.new_at(residual, F32, spec.hidden_dim, 1), spec.output_norm)
         values = builder.scaled(self._parts.product(builder, spec.output, normed), spec.logit_scale)
-        return builder.graph(builder.placed(values, logits))
+        return builder.placed(values, logits)
 
     def _tokens(
         self, builder: GraphBuilder, weights: LayerWeights, at: Addresses, num_tok: int, seen: SeenRows
@@ -156,18 +177,6 @@ class LayerGraphBuilder:
         if gate is not None:
             out = builder.mul(out, builder.sigmoid(self._parts.product(builder, gate, normed)))
         return builder.scaled(out, self._spec.residual_scale)
-
-    def _router(self, builder: GraphBuilder, weights: LayerWeights, normed: Tensor, address: int) -> Tensor:
-        assert weights.router is not None, "of MoE layers alone"
-        return builder.placed(self._parts.projection(builder, weights.router, weights.router_bias, normed), address)
-
-    def _order(self, builder: GraphBuilder, weights: LayerWeights, logits: Tensor, address: int) -> Tensor:
-        """Of routers without groups."""
-        ranked, bias = logits, weights.correction_bias
-        if bias is not None:
-            scores = builder.sigmoid(logits) if self._spec.router.scoring == SIGMOID else builder.softmax(logits)
-            ranked = builder.add(scores, self._parts.tensor(builder, bias))
-        return builder.placed(builder.descending(ranked), address)
 
     def _norm(self, builder: GraphBuilder, rows: Tensor, weight: StoredWeight, address: int | None = None) -> Tensor:
         normed = self._parts.norm(builder, rows, weight)

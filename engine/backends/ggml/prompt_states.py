@@ -20,8 +20,6 @@ class PromptStates:
         self.normed = values(raw, np.float32, num_tok, hidden)
         self.logits_at, raw = self._memory.take(experts * num_tok * 4)
         self.logits = values(raw, np.float32, num_tok, experts)
-        self.one_logits: memoryview[float] = memoryview(self.logits[0])
-        """Of the first token."""
 
 
 def num_experts_of(spec: ModelSpec) -> int:

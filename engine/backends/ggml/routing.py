@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-
 import numpy as np
 
 from engine.backends.ggml.model_spec import SIGMOID, SOFTMAX_OF_CHOSEN, RouterSpec
@@ -44,20 +41,6 @@ class Routing:
         else:
             weights = _values_of(_softmax(logits), experts)
         return weights if spec.scale == 1.0 else weights * np.float32(spec.scale)
-
-    def weigh_token(self, logits: Sequence[float], experts: Sequence[int]) -> list[float]:
-        """As `weigh` for one token, without arrays: they cost more than arithmetic on k numbers."""
-        spec = self._spec
-        if spec.scoring == SIGMOID:
-            weights = [_gate(logits[expert]) for expert in experts]
-            total = sum(weights) + 1e-20 if spec.normalises else 1.0
-        else:
-            highest = max(logits)
-            weights = [math.exp(logits[expert] - highest) for expert in experts]
-            is_of_chosen = spec.scoring == SOFTMAX_OF_CHOSEN or spec.normalises
-            total = sum(weights) if is_of_chosen else sum([math.exp(value - highest) for value in logits])
-        factor = spec.scale / total
-        return [weight * factor for weight in weights]
 
     @property
     def ranks_without_groups(self) -> bool:
@@ -106,12 +89,6 @@ def _softmax(rows: np.ndarray) -> np.ndarray:
 def _sigmoid(logits: np.ndarray) -> np.ndarray:
     gates: np.ndarray = np.float32(1) / (np.float32(1) + np.exp(-logits))
     return gates
-
-
-def _gate(logit: float) -> float:
-    """The sigmoid; no exponential overflows."""
-    raised = math.exp(-abs(logit))
-    return (1.0 if logit >= 0 else raised) / (1.0 + raised)
 
 
 def _values_of(rows: np.ndarray, places: np.ndarray) -> np.ndarray:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from struct import Struct
-
 import numpy as np
 
 from engine.backends.ggml.memory import Memory, values
 from engine.backends.ggml.model_spec import ModelSpec
 from engine.backends.ggml.prompt_states import num_experts_of
-from engine.backends.ggml.routing import Routing
 
 
 class StepMemory:
@@ -19,7 +16,7 @@ class StepMemory:
         """`num_ahead`: later routers that a layer's own graph asks at most."""
         experts = num_experts_of(spec)
         row_bytes, rows = 4 * experts, num_ahead + 1
-        memory = self._memory = Memory(2 * rows * (row_bytes + 64) + 4 * spec.vocabulary_tok + 4096)
+        memory = self._memory = Memory(2 * rows * (row_bytes + 64) + 4 * (spec.top_k + spec.vocabulary_tok) + 4096)
         next_at, raw = memory.take(row_bytes * rows)
         self.next_logits = values(raw, np.float32, rows, experts)
         """Of the routers asked in a layer's graph, and behind them of the one asked alone."""
@@ -29,22 +26,12 @@ class StepMemory:
         """int32 [1, k]: the experts of the running layer, as its graph ranks them."""
         self.next_orders = orders[1:]
         """int32 [num_ahead, experts]: those of the routers asked in its graph."""
-        self.weights = np.zeros(self.chosen.shape, np.float32)
+        self.weights_at, raw = memory.take(4 * spec.top_k)
+        self.weights = values(raw, np.float32, 1, spec.top_k)
         """Of the chosen, [1, k]."""
-        self._write_weights, self._weights = Struct(f"={spec.top_k}f").pack_into, _buffer(self.weights)
-        self._chosen = _buffer(self.chosen[0])
         self.logits_at, raw = memory.take(4 * spec.vocabulary_tok)
         self.logits = values(raw, np.float32, spec.vocabulary_tok)
         """Of the vocabulary."""
         self.next_logits_at = tuple(next_at + row_bytes * row for row in range(rows))
         self.orders_at = tuple(orders_at + row_bytes * row for row in range(rows))
         """Of the running layer's, and of the later ones'."""
-
-    def weigh(self, routing: Routing, logits: memoryview[float]) -> None:
-        """Writes the weights of the chosen experts; `logits`: float32 [experts], of the running layer's router. Of
-        buffers rather than arrays, whose every operation costs microseconds after a graph."""
-        self._write_weights(self._weights, 0, *routing.weigh_token(logits.tolist(), self._chosen.tolist()))
-
-
-def _buffer(array: np.ndarray) -> memoryview:
-    return memoryview(array)  # type: ignore[arg-type]  # numpy's stubs know buffers from Python 3.12 on

@@ -28,6 +28,7 @@ from engine.plan import machine
 from engine.plan.model_plan import ChunkNeeds
 from offload.budget import BudgetPlan
 from offload.errors import OffloadError
+from offload.residency.cache import ExpertCache
 
 
 class TransformersBackend:
@@ -106,7 +107,7 @@ class TransformersBackend:
         """See Backend. The experts module's own forward calls the layer."""
         self.loaded.modules[number].module.offload_layer = layer  # type: ignore[assignment]
 
-    def connected(self, prefetching: Prefetching) -> None:
+    def connected(self, cache: ExpertCache, prefetching: Prefetching) -> None:
         """See Backend."""
 
     def unbind(self) -> None:

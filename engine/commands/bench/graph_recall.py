@@ -43,18 +43,9 @@ class RecallOfGraphs:
         engine = self._engine
         engine.decoder.cache.reset()
         engine.decoder.prefill(task.prompt, lambda done_tok: None)
-        kept = engine.state.after_layer
-
-        def take(layer: int) -> None:
-            self._take(layer)
-            kept(layer)
-
-        engine.state.after_layer = take
-        try:
+        with engine.state.watched(self._take):
             for _ in engine.decoder.force(task.answer[:-1]):
                 self._waiting.clear()
-        finally:
-            engine.state.after_layer = kept
 
     def _take(self, layer: int) -> None:
         """The layer's experts are computed and not yet in the residual: compares, then asks the layers behind."""

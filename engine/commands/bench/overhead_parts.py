@@ -85,7 +85,7 @@ class PlainTransformers:
 def recorded_inputs(engine: OffloadedModel, prompt: list[int]) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
     """The inputs of every MoE layer in one decode step."""
     recorded = [LayerCalls() for _ in engine.layers]
-    with RecordingCalls(engine, recorded):
+    with RecordingCalls(engine, recorded), engine.state.watched(lambda layer: None):
         engine.greedy_ids(prompt, 2)
     return [layer.calls[-1][:3] for layer in recorded]
 

@@ -148,19 +148,15 @@ def _task(engine: OffloadedModel, domain: str, prompt: list[int], num_tok: int) 
 @contextmanager
 def _recording_forecasts(engine: OffloadedModel, forecasts: list[list[dict[int, list[int]]]]) -> Iterator[None]:
     """Context: after every layer's step, predicts the next layers and adds that to the last entry of `forecasts`."""
-    lookahead, num_layers, kept = engine.lookahead, len(engine.layers), engine.state.after_layer
+    lookahead, num_layers = engine.lookahead, len(engine.layers)
 
     def take(layer: int) -> None:
         lookahead.learn(layer)
         ahead = range(layer + 1, min(layer + 1 + _LAYERS_AHEAD, num_layers))
         forecasts[-1].append({at: lookahead.predict(layer, at) for at in ahead if lookahead.can_predict(layer, at)})
-        kept(layer)
 
-    engine.state.after_layer = take
-    try:
+    with engine.state.watched(take):
         yield
-    finally:
-        engine.state.after_layer = kept
 
 
 def run_task(
@@ -221,12 +217,9 @@ def share_of_experts(engine: OffloadedModel, share: float) -> tuple[int, ...]:
 def layer_time_s(engine: OffloadedModel, task: Task) -> float:
     """Median seconds from one MoE layer's end to the next one's with every expert resident: what can hide a copy."""
     ends: list[tuple[int, float]] = []
-    kept, engine.state.after_layer = engine.state.after_layer, lambda layer: ends.append((layer, perf_counter()))
-    try:
-        slots = all_slots(engine)
+    slots = all_slots(engine)
+    with engine.state.watched(lambda layer: ends.append((layer, perf_counter()))):
         run_task(engine, replace(engine.config, link_bytes_per_s=None), slots, task, first_experts(slots))
-    finally:
-        engine.state.after_layer = kept
     pairs = _steps_between(ends)
     return statistics.median(pairs) if pairs else 1e-3
 

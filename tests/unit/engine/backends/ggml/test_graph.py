@@ -61,6 +61,9 @@ def test_shapes_and_types_are_checked(builder: GraphBuilder) -> None:
         lambda: builder.softmax(builder.new(F16, 64, 3)),
         lambda: builder.rows_of(builder.new(F16, 64, 9), 4, 0, 10),
         lambda: builder.strided(4096, F32, (8, 8), 2, 8 * 8 * 4 - 1),
+        lambda: builder.row_sums(ids),
+        lambda: builder.divided(rows, builder.new(F32, 1, 2)),
+        lambda: builder.weighted_sum(rows, builder.new(F32, 4, 1)),
         lambda: builder.new_at(0, F32, 4),
     ]
     for make in wrong:

@@ -5,8 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from engine.backends.ggml.compute import Compute, Scratch
+from engine.backends.ggml.graph import GraphBuilder
+from engine.backends.ggml.graph_parts import GraphParts
+from engine.backends.ggml.library import load_library
+from engine.backends.ggml.memory import Memory
 from engine.backends.ggml.model_spec import SIGMOID, SOFTMAX, SOFTMAX_OF_CHOSEN, RouterSpec
+from engine.backends.ggml.router_graph import RouterGraph
 from engine.backends.ggml.routing import LogitsTap, Routing
+from engine.backends.ggml.tensor_types import F32
 
 LOGITS = np.array([[3.0, 0.0, 0.0, 1.0, 2.0, 1.9, -1.0, 0.5]], np.float32)
 GROUPED = {"num_groups": 4, "num_groups_used": 2}
@@ -56,9 +63,29 @@ def test_only_experts_of_the_best_groups_are_chosen(best: int, groups: set[int])
 
 @pytest.mark.parametrize("scoring", [SOFTMAX, SOFTMAX_OF_CHOSEN, SIGMOID])
 @pytest.mark.parametrize("normalises", [False, True])
-def test_a_token_is_weighed_without_arrays_as_a_prompt_is(scoring: str, normalises: bool) -> None:
-    routing = Routing(RouterSpec(scoring, normalises, 1.5), 3, None)
+def test_a_graph_weighs_a_token_as_a_prompt_is_weighed(scoring: str, normalises: bool) -> None:
+    spec = RouterSpec(scoring, normalises, 1.5)
+    routing = Routing(spec, 3, None)
     for logits in (LOGITS, LOGITS * 1e4):  # no exponential overflows
         experts, weights = routing.choose(logits)
-        weighed = routing.weigh_token(logits[0].tolist(), experts[0].tolist())
+        chosen, weighed = in_graph(spec, logits[0], 3)
+        assert chosen == experts[0].tolist()
         assert np.allclose(weighed, weights[0], rtol=1e-5)
+
+
+def in_graph(spec: RouterSpec, logits: np.ndarray, top_k: int) -> tuple[list[int], np.ndarray]:
+    ggml = load_library()
+    compute, scratch, builder = Compute(ggml), Scratch(ggml), GraphBuilder(ggml, 32)
+    memory = Memory(4096)
+    logits_at, raw = memory.take(logits.nbytes)
+    raw.view(np.float32)[:] = logits
+    order_at, order = memory.take(logits.nbytes)
+    weights_at, weights = memory.take(4 * top_k)
+    router = RouterGraph(spec, top_k, GraphParts(lambda weight: (0, 0), 0.0))
+    given = builder.new_at(logits_at, F32, len(logits), 1)
+    ordered = builder.placed(builder.descending(given), order_at)
+    graph = builder.graph(ordered, router.weights(builder, given, ordered, weights_at))
+    scratch.allocate(graph)
+    compute.run(graph)
+    builder.close()
+    return order.view(np.int32)[:top_k].tolist(), weights.view(np.float32)[:top_k].copy()
