@@ -95,7 +95,7 @@ class Session:
         )
         self._prefilling: Turn | None = None
         self._filling: BackgroundFilling | None = None
-        """While an answer is written."""
+        """Beside the answer that is written."""
         self.profiles = DomainProfiles(self.engine)
         if domain is not None:
             self._warm_at_load(domain, progress)
@@ -219,12 +219,11 @@ class Session:
     def _run(self, turn: Turn) -> str:
         decoder = self.engine.decoder
         self._show("prefill")
-        self._prefilling = turn
+        self._prefilling, self._filling = turn, BackgroundFilling(self.engine.cache)
         self._emit(turn.progress(len(decoder.cache.tokens)))
         logits = self._read_prompt(turn)
         self._prefilling = None
         turn.record.prefill_done()
-        self._filling = BackgroundFilling(self.engine.cache)
         self._show("decode")
         room = self.engine.budget.context_tok - len(turn.prompt) + 1
         asked = turn.sampling.max_new_tok

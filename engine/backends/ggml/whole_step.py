@@ -32,7 +32,7 @@ def can_be_whole(formats: Sequence[GgmlFormat], prefetching: Prefetching) -> boo
 
 
 class WholeStep:
-    """Of one configuration: the experts' runtime is built."""
+    """Of one configuration; it ends with the slots."""
 
     def __init__(self, ggml: Ggml, spec: ModelSpec, cache: ExpertCache, formats: Sequence[GgmlFormat]) -> None:
         """Allocates what the graph writes of every layer, and the slots of its experts."""
@@ -59,10 +59,12 @@ class WholeStep:
     def is_ready(self, *, with_any_experts: bool = False) -> bool:
         """Whether every expert is resident now, and the graph knows where. `with_any_experts`: whether they could be;
         the next step computes with whatever is in the slots, for measuring."""
-        if not self._has_room or with_any_experts:
+        if not self._has_room:
+            return False
+        if with_any_experts:
             self._num_changes = -1
             self._slots[:] = np.arange(self._slots.shape[1])
-            return self._has_room
+            return True
         if self._num_changes != self._cache.num_changes:
             self._num_changes, self._is_ready = self._cache.num_changes, self._find_slots()
         return self._is_ready
