@@ -13,6 +13,7 @@ from engine.backends.ggml.kv_cache import float16_needs
 from engine.backends.ggml.recurrent_states import KEPT_BEFORE_TOK
 from engine.backends.offloaded_model import OffloadedModel
 from offload.errors import WaitCancelled
+from offload.residency.warming import fill_layers
 from tests.architectures.test_ggml_exact import kl, open_model
 from tests.architectures.test_ggml_families import IDS, save
 
@@ -92,12 +93,27 @@ def test_a_forward_that_is_stopped_leaves_no_half_state(
         run(graph)
 
     longer = [*IDS, 5, 6, 7, *range(40, 80)]
+    monkeypatch.setattr(decoder._state, "goes_by_layers", True)
     monkeypatch.setattr(decoder._compute, "run", stops)
     with pytest.raises(WaitCancelled):
         read(decoder, longer) if is_prompt else decoder.step(8)
     monkeypatch.undo()
     assert decoder.cache.tokens == ([] if is_prompt else IDS[:KEPT])
     expect_as_anew(decoder, longer)
+
+
+def test_a_step_in_one_graph_that_is_stopped_leaves_no_half_state(model: OffloadedModel, decoder: Any) -> None:
+    def stop(layer: int) -> None:
+        raise WaitCancelled("Stopped.")
+
+    fill_layers(model.cache, lambda: False)
+    assert decoder.whole.is_ready()
+    kept, decoder._state.after_layer = decoder._state.after_layer, stop
+    with pytest.raises(WaitCancelled):
+        decoder.step(8)
+    decoder._state.after_layer = kept
+    assert decoder.cache.tokens == IDS[:KEPT]
+    expect_as_anew(decoder, [*IDS, 5, 6, 7, *range(40, 80)])
 
 
 def test_states_are_planned(model: OffloadedModel) -> None:
