@@ -51,9 +51,9 @@ class Counters:
     demand_loads: int = 0
     """Copies host -> device completed at demand priority in decode."""
     prefetch_loads: int = 0
-    """Copies completed at prefetch priority."""
+    """Prefetches completed."""
     prefill_loads: int = 0
-    """Copies completed for prefill, or to warm the cache between answers."""
+    """Copies completed for prefill, or to fill slots before their experts are asked for."""
     bytes_loaded: int = 0
     """Bytes of all those copies."""
     evictions: int = 0

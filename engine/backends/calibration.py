@@ -1,6 +1,6 @@
 """Measures a loaded model before it answers: the best number of compute threads, and the shortest decode step.
 
-Steps compute real experts' products, on the bytes that the first slots happen to hold; the cache is not used.
+Steps compute real experts' products, on the bytes that slots happen to hold; the cache is not used.
 """
 
 from __future__ import annotations

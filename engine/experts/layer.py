@@ -73,7 +73,7 @@ class MoeLayer:
         last token. Raises WaitCancelled, ExpertReadError."""
         if self._state.is_calibrating:
             bound = [self._weights[slot] for slot in self._first_slots[: index.shape[-1]]]
-            self._format.compute(hidden, bound, range(len(bound)))
+            self._format.compute(hidden, bound, list(range(len(bound))))
             return self._format.total(weights, hidden.dtype)
         if self._state.is_decode:
             out = self._decode(hidden, index, weights)

@@ -16,7 +16,7 @@ class StepState:
     is_decode: bool = False
     is_approx: bool = False
     is_calibrating: bool = False
-    """MoE layers compute with the first k slots, whatever they hold: the time of a step that misses nothing."""
+    """Experts are computed with slots of their layer, whatever these hold: the time of a step that misses nothing."""
     is_cancelled: Callable[[], bool] = field(default=lambda: False)
     after_layer: Callable[[int], None] = field(default=lambda layer: None)
     goes_by_layers: bool = False

@@ -67,6 +67,7 @@ class Prefetching:
             ]
             for layer in range(geometry.num_layers)
         ]
+        self._predicts = any(self._targets)
         self._is_absent = [partial(cache.is_absent, layer) for layer in range(geometry.num_layers)]
         self.predictions: dict[int, list[int]] = {}
         """Per layer, what was last predicted for it at the layer before."""
@@ -111,7 +112,7 @@ class Prefetching:
         """Predict, plan and submit; call when the layer's routing is known and its misses are queued."""
         self._prefetcher.observe(layer, experts)
         targets = self._targets[layer]
-        if self._num_ahead:
+        if self._predicts:
             self._lookahead.learn(layer)
         if self._prefetcher.needs_window:
             self._open(layer)

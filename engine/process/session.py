@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from time import monotonic, perf_counter
+from time import perf_counter
 
 from engine.api import CountTokens, Submit
 from engine.arrays import Array
@@ -37,6 +37,7 @@ from engine.events import (
     TurnEnded,
 )
 from engine.process.failures import failure_of
+from engine.process.progress_throttle import ProgressThrottle
 from engine.sampling.defaults import with_model_defaults
 from engine.sampling.sampler import Sampler
 from engine.telemetry.effective import describe_link, describe_ready, effective
@@ -45,7 +46,6 @@ from engine.telemetry.turn_record import TurnRecord
 from offload.errors import ProfileError, WaitCancelled
 from offload.residency.background_filling import BackgroundFilling
 
-_PROGRESS_PERIOD_S = 0.1
 _CANNOT_CROP = "the cache of this model cannot be cropped; everything is computed anew"
 
 
@@ -65,7 +65,7 @@ class Session:
         self._emit, self._publish, self._is_cancelled = emit, publish, is_cancelled
         self.mode: str = config.mode
         self._wanted_mode = wanted_mode or (lambda: self.mode)
-        progress = _Throttle(emit)
+        progress = ProgressThrottle(emit)
         folder = resolve_model(config.model, progress, is_cancelled)
         self.engine = OffloadedModel(
             config,
@@ -95,7 +95,6 @@ class Session:
         )
         self._prefilling: Turn | None = None
         self._filling: BackgroundFilling | None = None
-        """Beside the answer that is written."""
         self.profiles = DomainProfiles(self.engine)
         if domain is not None:
             self._warm_at_load(domain, progress)
@@ -183,6 +182,8 @@ class Session:
             traceback.print_exc()
             reason, failure = ERROR, failure_of(request.request_id, error, is_fatal=False)
         finally:
+            if self._filling is not None:
+                self._filling.end()
             self._prefilling = self._filling = None
             self.telemetry.end_turn()
             self._show("idle")
@@ -262,7 +263,7 @@ class Session:
     def _after_layer(self, layer: int) -> None:
         if self._is_cancelled():
             raise WaitCancelled("Stopped.")
-        if self._filling is not None:
+        if self._filling is not None and self._is_last_chunk():
             self._filling.layer_ended(layer)
         if self.telemetry.is_due():
             began_s = perf_counter()
@@ -271,27 +272,22 @@ class Session:
             if self._prefilling is not None:
                 self._emit(self._prefilling.progress(self._prefilled_tok(layer)))
 
+    def _chunk(self) -> tuple[int, int]:
+        """(first token, number of tokens) of the part of the prompt that is being computed."""
+        assert self._prefilling is not None
+        start = len(self.engine.decoder.cache.tokens)
+        return start, self.engine.decoder.chunk_at(start, len(self._prefilling.prompt))
+
+    def _is_last_chunk(self) -> bool:
+        """True in decode. Before, the next chunk may ask for any of a layer's experts."""
+        return self._prefilling is None or sum(self._chunk()) >= len(self._prefilling.prompt)
+
     def _prefilled_tok(self, layer: int) -> int:
         """Tokens done of the prompt, the running chunk counted by the layers it has passed."""
-        decoder, total = self.engine.decoder, len(self.engine.layers)
-        start = len(decoder.cache.tokens)
-        assert self._prefilling is not None
-        return start + decoder.chunk_at(start, len(self._prefilling.prompt)) * (layer + 1) // (total + 1)
+        start, num_tok = self._chunk()
+        return start + num_tok * (layer + 1) // (len(self.engine.layers) + 1)
 
     def _show(self, phase: str) -> None:
         self.telemetry.phase = phase
         self.telemetry.see(self.engine.decoder.cache)
         self.publish()
-
-
-class _Throttle:
-    """Lets progress through at a readable rate, and every change of stage."""
-
-    def __init__(self, emit: Callable[[Event], None]) -> None:
-        self._emit, self._stage, self._said_s = emit, "", 0.0
-
-    def __call__(self, progress: LoadProgress) -> None:
-        now = monotonic()
-        if progress.stage != self._stage or progress.done == progress.total or now - self._said_s > _PROGRESS_PERIOD_S:
-            self._stage, self._said_s = progress.stage, now
-            self._emit(progress)

@@ -14,6 +14,7 @@ from engine.plan import machine
 from engine.telemetry.limit import LimitGauge
 from engine.telemetry.turn_clock import TurnClock
 from offload.counters import Counters
+from offload.residency.codes import marked
 
 SNAPSHOT_PERIOD_S = 0.125
 
@@ -119,7 +120,7 @@ class Telemetry:
         if not is_running or self.phase == "prefill":
             return self._engine.cache.residency_codes(layer.number)
         chosen = [expert for expert in layer.last_experts if self._engine.cache.is_resident(layer.number, expert)]
-        return self._engine.cache.residency_codes(layer.number, chosen, layer.last_substitutes)
+        return marked(self._engine.cache.residency_codes(layer.number), chosen, layer.last_substitutes)
 
     def memory(self) -> MemoryUse:
         """The planned bytes, and what the process holds now and held at most."""

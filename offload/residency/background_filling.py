@@ -6,16 +6,22 @@ from offload.residency.cache import ExpertCache
 
 
 class BackgroundFilling:
-    """Of one answer. Once a layer is computed, whatever is absent of it is loaded behind all that steps ask for, if the
-    layer has a slot for each expert. A read that fails fails again when the expert is needed, and is told then."""
+    """Of one answer. Once a layer is computed, whatever is absent of it is queued behind all that steps ask for, where
+    every layer has a slot for each expert. A read that fails fails again when the expert is needed, and is told."""
 
     def __init__(self, cache: ExpertCache) -> None:
         self._cache = cache
-        self._layers = {layer for layer in range(len(cache.slots_per_layer)) if cache.holds_all(layer)}
+        layers = range(len(cache.slots_per_layer))
+        self._left = set(layers) if all(map(cache.holds_all, layers)) else set()
+        """Layers of which nothing was queued."""
 
     def layer_ended(self, layer: int) -> None:
-        """A layer is computed, of a prompt or of a token: the first time, its absent experts are queued."""
-        if layer in self._layers:
-            self._layers.remove(layer)
-            for expert in self._cache.absent(layer):
-                self._cache.fill(layer, expert)
+        """A layer's experts are computed, of a whole prompt or of a token. Acts the first time."""
+        if layer in self._left:
+            self._left.remove(layer)
+            self._cache.fill(layer)
+
+    def end(self) -> None:
+        """The answer is over: takes back what the link has not begun."""
+        for layer in range(len(self._cache.slots_per_layer)):
+            self._cache.stop_filling(layer)

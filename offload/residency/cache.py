@@ -16,7 +16,6 @@ from offload.link.expert_link import DEMAND, PREFETCH, ExpertCopy, ExpertLink
 from offload.link.lease import Lease
 from offload.link.slot_pool import SlotPool
 from offload.policies.eviction import EvictionPolicy
-from offload.residency.codes import IN_USE, SUBSTITUTE
 from offload.residency.integrity import check_slot_state
 from offload.residency.slot_finder import SlotFinder
 from offload.residency.slot_state import LayerState
@@ -179,14 +178,18 @@ class ExpertCache:
         self._transitions.settle(state.group)
         return self._load(state, experts, experts, DEMAND)
 
-    def fill(self, layer: int, expert: int) -> ExpertCopy | None:
-        """An absent expert into an empty slot, behind what steps ask for. No step cancels it; it counts as `warm`
-        does. None: it is not absent, or no slot is empty."""
+    def fill(self, layer: int) -> None:
+        """Submit the layer's absent experts into empty slots, behind what steps ask for; counts as `warm` does."""
         state = self._layers[layer]
         self._transitions.settle(state.group)
-        if not state.group.free or not self.is_absent(layer, expert):
-            return None
-        return self._transitions.submit(state, expert, state.group.free[-1], PREFETCH, is_for_prefill=True)
+        for expert in self.absent(layer)[: len(state.group.free)]:
+            self._transitions.submit(state, expert, state.group.free[-1], PREFETCH, is_for_prefill=True)
+
+    def stop_filling(self, layer: int) -> None:
+        """Take back what `fill` submitted and the link has not begun."""
+        for arrival in list(self._layers[layer].arrivals.values()):
+            if arrival.is_for_prefill and arrival.copy.priority == PREFETCH:
+                self._transitions.cancel(arrival)
 
     def drop_unwanted(self) -> None:
         """A prompt is computed: empty the slots of what the eviction policy does not keep of it. Between steps only."""
@@ -286,14 +289,9 @@ class ExpertCache:
         """What was counted since load, over all layers."""
         return Counters.total(state.counters for state in self._layers)
 
-    def residency_codes(self, layer: int, in_use: Collection[int] = (), substitutes: Collection[int] = ()) -> bytes:
-        """One residency code per expert; `in_use` and `substitutes` are shown as such, whatever their state."""
-        codes = self._layers[layer].codes[:]
-        for expert in in_use:
-            codes[expert] = IN_USE
-        for expert in substitutes:
-            codes[expert] = SUBSTITUTE
-        return bytes(codes)
+    def residency_codes(self, layer: int) -> bytes:
+        """One residency code per expert."""
+        return bytes(self._layers[layer].codes)
 
     def check_integrity(self) -> None:
         """Raise AssertionError, saying what is wrong, unless slots, states, locks and counts agree."""

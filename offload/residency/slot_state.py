@@ -26,7 +26,8 @@ class Arrival:
     slot: int
     copy: ExpertCopy
     is_for_prefill: bool
-    """The load counts as one of prefill; otherwise as a demand load or a prefetch load, by the copy's priority."""
+    """The load counts as one of prefill, as loads do that fill slots unasked; otherwise as a demand load or a prefetch
+    load, by the copy's priority."""
     is_unjudged: bool
     """An issued prefetch that was not counted yet as useful, late, wasted or cancelled."""
     previous: Occupant | None

@@ -161,7 +161,7 @@ def test_blocks_that_predict_further_tokens_change_nothing(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("prefill", [RING, FULL_LAYER])
 @pytest.mark.parametrize("quant", _marked(list(QUANTS), ("Q8_0",)))
-@pytest.mark.parametrize("name", _marked(list(KEYS), SAMPLE[:1]))
+@pytest.mark.parametrize("name", _marked(list(KEYS), (SAMPLE[0], "olmoe")))
 def test_few_slots_give_what_the_whole_model_gives(name: str, quant: str, prefill: str, tmp_path: Path) -> None:
     model = save(tmp_path, name, torch.bfloat16 if quant == "native" else torch.float32)
     if quant != "native":

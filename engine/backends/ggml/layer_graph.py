@@ -44,7 +44,7 @@ class Addresses(NamedTuple):
     order: int = 0
     """int32 [experts]: the experts as the router ranks them, the best first; 0: not asked for."""
     weights: int = 0
-    """float32 [k]: of the best, where their order is asked for."""
+    """float32 [k]: of the best, given along with `order`."""
     next_orders: tuple[int, ...] = ()
     """The same of the later routers; empty: not asked for."""
 

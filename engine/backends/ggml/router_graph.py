@@ -44,7 +44,7 @@ class RouterGraph:
         elif is_of_chosen:  # as the chosen ones' share in a softmax of all
             weights = builder.softmax(self._of(builder, logits, chosen))
         else:
-            weights = self._of(builder, builder.softmax(logits), chosen)
+            weights = builder.contiguous(self._of(builder, builder.softmax(logits), chosen))
         return builder.placed(builder.scaled(weights, spec.scale), address)
 
     @staticmethod

@@ -7,7 +7,7 @@ from offload.errors import ExpertReadError, WaitCancelled
 from offload.link.expert_link import DEMAND, PREFETCH
 from offload.policies.eviction import make_eviction
 from offload.residency.cache import ExpertCache
-from offload.residency.codes import HOST, IN_USE, LOADING, RESIDENT, SUBSTITUTE
+from offload.residency.codes import HOST, IN_USE, LOADING, RESIDENT, SUBSTITUTE, marked
 from offload.slot_groups import SlotGroups
 
 
@@ -462,7 +462,7 @@ def test_residency_codes(new_bench):
     bench.fill(0, [0, 1, 2])
     bench.cache.prefetch(0, [5])
     assert bench.cache.residency_codes(0) == bytes([RESIDENT] * 3 + [HOST] * 2 + [LOADING] + [HOST] * 2)
-    codes = bench.cache.residency_codes(0, in_use=[0], substitutes=[2])
+    codes = marked(bench.cache.residency_codes(0), in_use=[0], substitutes=[2])
     assert codes[:3] == bytes([IN_USE, RESIDENT, SUBSTITUTE])
     assert bench.cache.residency_codes(1) == bytes(8)
 

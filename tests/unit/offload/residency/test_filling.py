@@ -81,7 +81,7 @@ def land_all(cache: ExpertCache) -> None:
             cache.settle(layer)
 
 
-@pytest.mark.parametrize(("slots", "filled"), [((6, 5, 6), [6, 2, 6]), ((6, 6), [6, 6])])
+@pytest.mark.parametrize(("slots", "filled"), [((6, 5, 6), [2, 2, 2]), ((6, 6), [6, 6])])
 def test_slots_are_filled_beside_decode(slots: tuple[int, ...], filled: list[int]) -> None:
     cache = make_cache(GatedSource(), slots)
     filling = BackgroundFilling(cache)
@@ -127,4 +127,18 @@ def test_an_expert_that_cannot_be_read_is_tried_once() -> None:
         land_all(cache)
     assert cache.absent(0) == [2]
     assert source.started.count((0, 2)) == 1
+    cache.check_integrity()
+
+
+def test_at_the_end_what_has_not_begun_is_taken_back() -> None:
+    source = GatedSource(is_open=False)
+    cache = make_cache(source, (NUM_EXPERTS, NUM_EXPERTS))
+    filling = BackgroundFilling(cache)
+    for layer in (0, 1):
+        filling.layer_ended(layer)
+    source.wait_started(1)
+    filling.end()
+    assert [cache.num_loading(layer) for layer in (0, 1)] == [1, 0]
+    source.open()
+    assert fill_layers(cache, lambda: False) == 2 * NUM_EXPERTS - 1
     cache.check_integrity()

@@ -63,8 +63,9 @@ def test_only_experts_of_the_best_groups_are_chosen(best: int, groups: set[int])
 
 @pytest.mark.parametrize("scoring", [SOFTMAX, SOFTMAX_OF_CHOSEN, SIGMOID])
 @pytest.mark.parametrize("normalises", [False, True])
-def test_a_graph_weighs_a_token_as_a_prompt_is_weighed(scoring: str, normalises: bool) -> None:
-    spec = RouterSpec(scoring, normalises, 1.5)
+@pytest.mark.parametrize("scale", [1.0, 1.5])
+def test_a_graph_weighs_a_token_as_a_prompt_is_weighed(scoring: str, normalises: bool, scale: float) -> None:
+    spec = RouterSpec(scoring, normalises, scale)
     routing = Routing(spec, 3, None)
     for logits in (LOGITS, LOGITS * 1e4):  # no exponential overflows
         experts, weights = routing.choose(logits)
