@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, Final, NamedTuple
 import numpy as np
 
 from offload.atomic_file import replaced
-from offload.bounded_json import Limits, NotReadable, parse_object, shown
+from offload.bounded_json import Limits, NotReadable, parse_object, shown, told
 from offload.errors import OffloadError
 from offload.geometry import Geometry, LayerGeometry
 from offload.regular_file import TooLarge, open_regular, why
@@ -73,7 +73,7 @@ def read_archive(
     except OSError as failure:
         raise error(f"{path} cannot be read: {why(failure)}.", remedy) from failure
     except (_Unusual, NotReadable) as failure:
-        raise error(f"{path} is damaged, or no {file_format} at all: {failure}.", remedy) from failure
+        raise error(f"{path} is damaged, or no {file_format} at all: {told(failure)}.", remedy) from failure
     except _DAMAGE as failure:
         raise error(f"{path} is damaged, or no {file_format} at all.", remedy) from failure
     if header.get("format") != file_format:

@@ -10,6 +10,7 @@ import json
 from typing import Any, NamedTuple, NoReturn
 
 _MAX_SHOWN = 60
+_MAX_TOLD = 400
 _MAX_DIGITS = 64
 
 
@@ -74,6 +75,12 @@ def shown(value: object) -> str:
         return f"{kind_of(value)} of {len(value)} values"
     text = repr(value)
     return text if len(text) <= 2 * _MAX_SHOWN else f"{text[:_MAX_SHOWN]}... ({len(text)} characters)"
+
+
+def told(failure: Exception) -> str:
+    """What an error says, for a message: cut where it quotes a file at length."""
+    text = str(failure)
+    return text if len(text) <= _MAX_TOLD else f"{text[:_MAX_TOLD]}... ({len(text)} characters)"
 
 
 def kind_of(value: object) -> str:

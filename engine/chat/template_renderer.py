@@ -49,7 +49,8 @@ class _ProcessEnded(Exception):
 class RenderLimits:
     """For one rendering."""
 
-    seconds: float = 5.0
+    seconds: float = 4.0
+    """With what loading takes beside, a refusal comes within five."""
     memory_bytes: int = 256 << 20
     """Beyond what the idle process needs."""
     output_bytes: int = 4 << 20

@@ -16,6 +16,7 @@ import numpy as np
 
 from engine.profiles.store import profiles_root
 from offload.archive import geometry_from_json, geometry_to_json, read_archive, text_of, write_archive
+from offload.bounded_json import told
 from offload.errors import ProfileError
 from offload.geometry import Geometry
 from offload.policies.activations.collection import ActivationCollection
@@ -77,9 +78,9 @@ def _load(path: Path, fingerprint: str, collection: ActivationCollection, geomet
             raise ProfileError(f"The past requests in {path} are of another model.", _REMEDY)
         counts = arrays["counts"]
     except KeyError as failure:
-        raise ProfileError(f"{path} is damaged: it lacks {failure}.", _REMEDY) from failure
+        raise ProfileError(f"{path} is damaged: it lacks {told(failure)}.", _REMEDY) from failure
     except (TypeError, ValueError) as failure:
-        raise ProfileError(f"{path} is damaged: {failure}.", _REMEDY) from failure
+        raise ProfileError(f"{path} is damaged: {told(failure)}.", _REMEDY) from failure
     if counts.dtype != np.uint32 or counts.ndim != 3 or counts.shape[1:] != collection.shape:
         raise ProfileError(f"{path} is damaged: its counts are {counts.dtype} {list(counts.shape)}.", _REMEDY)
     for layer, own in enumerate(geometry.layers):

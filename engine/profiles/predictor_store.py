@@ -22,7 +22,7 @@ from engine.checkpoint.header import StoredTensor, read_header, read_texts
 from engine.errors import MoeChatError
 from engine.profiles.store import is_domain_name, profiles_root
 from offload.atomic_file import replaced
-from offload.bounded_json import shown
+from offload.bounded_json import shown, told
 from offload.errors import ProfileError
 from offload.geometry import Geometry
 from offload.policies.forecast.selection_predictor import SelectionPredictor
@@ -123,7 +123,7 @@ class PredictorStore:
         except MoeChatError as failure:
             raise ProfileError(failure.message, _REMEDY) from failure
         except (EOFError, OSError) as failure:
-            raise ProfileError(f"{path} cannot be read: {failure}.", _REMEDY) from failure
+            raise ProfileError(f"{path} cannot be read: {told(failure)}.", _REMEDY) from failure
         predictor = SelectionPredictor(
             **{name: arrays[name] for name in _FIXED},
             weights=tuple(arrays[f"weight.{number}"] for number in range(num_weights)),

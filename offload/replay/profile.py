@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 
 from offload.archive import geometry_from_json, geometry_to_json, number_of, read_archive, text_of, write_archive
+from offload.bounded_json import told
 from offload.errors import ProfileError
 from offload.geometry import Geometry
 from offload.policies.eviction.history import HistoryWeights
@@ -198,9 +199,9 @@ def load_profile(path: Path, models: Collection[str] | None = None) -> DomainPro
             layers=layers,
         )
     except KeyError as failure:
-        raise ProfileError(f"{path} is damaged: it lacks {failure}.", _REMEDY) from failure
+        raise ProfileError(f"{path} is damaged: it lacks {told(failure)}.", _REMEDY) from failure
     except (TypeError, ValueError) as failure:
-        raise ProfileError(f"{path} is damaged: {failure}.", _REMEDY) from failure
+        raise ProfileError(f"{path} is damaged: {told(failure)}.", _REMEDY) from failure
     if models is not None and profile.model not in models:
         raise ProfileError(
             f"The profile of {profile.domain!r} in {path} was made for another model, whose routers are others.",

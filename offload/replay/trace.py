@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from offload.archive import geometry_from_json, geometry_to_json, read_archive, text_of, write_archive
+from offload.bounded_json import told
 from offload.errors import TraceError
 from offload.geometry import Geometry
 
@@ -131,9 +132,9 @@ def load_trace(path: Path) -> RoutingTrace:
             prompt_starts=arrays["prompt_starts"],
         )
     except KeyError as failure:
-        raise TraceError(f"{path} is damaged: it lacks {failure}.", _REMEDY) from failure
+        raise TraceError(f"{path} is damaged: it lacks {told(failure)}.", _REMEDY) from failure
     except (TypeError, ValueError) as failure:
-        raise TraceError(f"{path} is damaged: {failure}.", _REMEDY) from failure
+        raise TraceError(f"{path} is damaged: {told(failure)}.", _REMEDY) from failure
     except TraceError as failure:
         raise TraceError(f"{path}: {failure.message}", failure.hint) from failure
 

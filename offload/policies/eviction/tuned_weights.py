@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from offload.atomic_file import replaced
-from offload.bounded_json import Limits, NotReadable, parse_json, shown
+from offload.bounded_json import Limits, NotReadable, parse_json, shown, told
 from offload.errors import WeightsError
 from offload.policies.eviction.history import HistoryWeights
 from offload.regular_file import read_whole, why
@@ -76,7 +76,7 @@ def load_tuned_weights(path: Path, models: Collection[str]) -> TunedWeights:
     except OSError as failure:
         raise WeightsError(f"{path} cannot be read: {why(failure)}.", _REMEDY) from failure
     except NotReadable as failure:
-        raise WeightsError(f"{path} is damaged: {failure}.", _REMEDY) from failure
+        raise WeightsError(f"{path} is damaged: {told(failure)}.", _REMEDY) from failure
     if not isinstance(found, dict) or found.get("format") != _FORMAT:
         raise WeightsError(f"{path} holds no {_FORMAT}.", _REMEDY)
     if found.get("version") != _VERSION:
@@ -85,9 +85,9 @@ def load_tuned_weights(path: Path, models: Collection[str]) -> TunedWeights:
     try:
         tuned = _tuned_from(found)
     except KeyError as failure:
-        raise WeightsError(f"{path} is damaged: it lacks {failure}.", _REMEDY) from failure
+        raise WeightsError(f"{path} is damaged: it lacks {told(failure)}.", _REMEDY) from failure
     except (AttributeError, TypeError, ValueError) as failure:
-        raise WeightsError(f"{path} is damaged: {failure}.", _REMEDY) from failure
+        raise WeightsError(f"{path} is damaged: {told(failure)}.", _REMEDY) from failure
     if tuned.model not in models:
         raise WeightsError(f"The weights in {path} were tuned for another model.", _REMEDY)
     return tuned

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offload.bounded_json import Limits, NotReadable, parse_json, parse_object, shown
+from offload.bounded_json import Limits, NotReadable, parse_json, parse_object, shown, told
 
 LIMITS = Limits(max_bytes=1000, max_depth=3, max_values=20)
 
@@ -87,3 +87,8 @@ def test_a_long_value_is_shown_shortened(value: object) -> None:
 
 def test_a_short_value_is_shown_as_it_is() -> None:
     assert [shown(value) for value in ("a", -3, None, [1, 2])] == ["'a'", "-3", "None", "[1, 2]"]
+
+
+def test_an_error_that_quotes_a_file_is_cut() -> None:
+    assert told(ValueError("short")) == "short"
+    assert len(told(TypeError("x" * 5000))) < 450
