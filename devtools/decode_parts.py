@@ -59,10 +59,13 @@ class DecodeParts:
             memory[:] = bytes(len(memory))
 
     def start(self, num_prompt_tok: int) -> None:
-        """Computes a prompt and the first tokens; from then on parts are counted."""
+        """Computes a prompt and the first tokens."""
         prompt = [(7 * place + 3) % self._engine.loaded.vocabulary_tok for place in range(num_prompt_tok)]
         self._token = int(self._engine.decoder.prefill(prompt, lambda done_tok: None).argmax())
         self._decode(_WARM_TOK)
+
+    def count_parts(self, num_tok: int) -> None:
+        """Decodes so many tokens by the parts of `clock`, which cost some time themselves."""
         engine, wrap = self._engine, self.clock.wrap
         for owner, method, part in (
             (engine.decoder, "step", "the rest"),
@@ -75,6 +78,8 @@ class DecodeParts:
             *((layer, "_wait", _WAITS) for layer in engine.layers),
         ):
             wrap(owner, method, part)
+        self._decode(num_tok)
+        self.clock.close()
 
     def round(self, num_tok: int) -> Round:
         """One of decode, reads and steps that miss nothing."""
@@ -82,9 +87,7 @@ class DecodeParts:
         self._decode(num_tok)
         step_ms = (perf_counter() - began_s) / num_tok * 1000
         loaded = (self._loaded_bytes() - before_bytes) / num_tok
-        kept = self.clock.seconds.copy(), self.clock.calls.copy()
         made = Round(step_ms, self._floor_ms(), loaded, self._bytes_per_s())
-        self.clock.seconds, self.clock.calls = kept
         cache.check_integrity()
         return made
 
@@ -134,6 +137,7 @@ def measure(
         parts = DecodeParts(engine)
         parts.start(num_prompt_tok)
         rounds = [parts.round(num_tok) for _ in range(num_rounds)]
+        parts.count_parts(num_tok * num_rounds)
     finally:
         engine.close()
     per_tok_ms = {part: seconds * 1000 / num_tok / num_rounds for part, seconds in parts.clock.seconds.items()}
