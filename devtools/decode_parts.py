@@ -26,13 +26,13 @@ from offload.page_memory import address_of, advise_huge_pages, page_buffer
 
 _READ_S, _READ_BYTES = 0.4, 32 << 20
 """How long bandwidth is measured, and the memory of each thread for it."""
-_WARM_TOK, _FLOOR_STEPS = 10, 3
+_WARM_TOK, _FLOOR_STEPS = 10, 7
 _GRAPHS, _WAITS = "graphs", "waiting for experts"
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Milliseconds a token, and what they are compared with."""
+    """Milliseconds a token, medians, and what they are compared with."""
 
     step_ms: float
     floor_ms: float
@@ -83,17 +83,21 @@ class DecodeParts:
 
     def round(self, num_tok: int) -> Round:
         """One of decode, reads and steps that miss nothing."""
-        cache, before_bytes, began_s = self._engine.cache, self._loaded_bytes(), perf_counter()
-        self._decode(num_tok)
-        step_ms = (perf_counter() - began_s) / num_tok * 1000
+        cache, before_bytes = self._engine.cache, self._loaded_bytes()
+        step_ms = statistics.median(self._decode(num_tok)) * 1000
         loaded = (self._loaded_bytes() - before_bytes) / num_tok
         made = Round(step_ms, self._floor_ms(), loaded, self._bytes_per_s())
         cache.check_integrity()
         return made
 
-    def _decode(self, num_tok: int) -> None:
+    def _decode(self, num_tok: int) -> list[float]:
+        """Seconds of each step."""
+        times = []
         for _ in range(num_tok):
+            began_s = perf_counter()
             self._token = int(self._engine.decoder.step(self._token).argmax())
+            times.append(perf_counter() - began_s)
+        return times
 
     def _loaded_bytes(self) -> int:
         return self._engine.cache.total_counters().bytes_loaded
@@ -107,7 +111,7 @@ class DecodeParts:
             times.append(perf_counter() - began_s)
             cache.tokens[:] = tokens
         state.is_calibrating = False
-        return min(times) * 1000
+        return statistics.median(times) * 1000
 
     def _bytes_per_s(self) -> float:
         layers, store, read = self._engine.loaded.plan.geometry.layers, self._engine.loaded.store, []
