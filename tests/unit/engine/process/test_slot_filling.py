@@ -15,6 +15,7 @@ from engine.process.mailboxes import Inbox
 from engine.process.session import Session
 from engine.process.slot_filling import fill_slots
 from engine.process.worker import Worker
+from tests.functional.engine.running_engine import wait_until
 from tests.unit.engine.commands.tiny_bench import config_of, words
 from tests.unit.engine.conftest import TinyFolder
 
@@ -87,6 +88,7 @@ def test_whatever_comes_goes_first(engine: Engine) -> None:
 def test_an_answer_that_begins_at_once_is_filled_beside(engine: Engine) -> None:
     """Nothing is idle between loading and the question, and yet its last tokens miss nothing."""
     asked = Submit(7, (Message("user", words(3, 9)),), SamplingConfig(temperature=0, max_new_tok=40))
+    engine.on_snapshot = lambda: wait_until(lambda: engine.session.engine.link.queued == 0)
     engine.inbox._receive(asked)
     engine.worker._handle(engine.inbox.commands.get())
     (ended,) = (event for event in engine.events if isinstance(event, TurnEnded))
