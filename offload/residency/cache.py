@@ -79,7 +79,7 @@ class ExpertCache:
         state = self._layers[layer]
         if state.group.arrivals:
             self._transitions.settle(state.group)
-            self._cancel_wrong_prefetches(state, experts)
+            self._cancel_queued(state, experts)
         distinct = experts if len(set(experts)) == len(experts) else list(dict.fromkeys(experts))
         if not substitutes:
             hit_leases = state.hit_leases
@@ -117,17 +117,18 @@ class ExpertCache:
         if state.group.arrivals:
             self._transitions.settle(state.group)
             if expected:
-                self._cancel_wrong_prefetches(state, (*experts, *expected))
+                self._cancel_queued(state, (*experts, *expected))
         return len(self._load(state, experts, (*experts, *expected), PREFETCH)) if experts else 0
 
     def settle(self, layer: int) -> None:
         """Take account of what has landed for this layer, so that the questions below see it."""
         self._transitions.settle(self._layers[layer].group)
 
-    def _cancel_wrong_prefetches(self, state: LayerState, experts: Sequence[int]) -> None:
+    def _cancel_queued(self, state: LayerState, kept: Collection[int] = (), *, is_filling: bool = False) -> None:
+        """Take back the layer's prefetches, or what `fill` submitted, that the link has not begun, but for `kept`."""
         for arrival in list(state.arrivals.values()):
-            is_prefetch = arrival.copy.priority == PREFETCH and not arrival.is_for_prefill
-            if is_prefetch and arrival.expert not in experts:
+            is_of_kind = arrival.copy.priority == PREFETCH and arrival.is_for_prefill == is_filling
+            if is_of_kind and arrival.expert not in kept:
                 self._transitions.cancel(arrival)
 
     def _load(
@@ -187,9 +188,7 @@ class ExpertCache:
 
     def stop_filling(self, layer: int) -> None:
         """Take back what `fill` submitted and the link has not begun."""
-        for arrival in list(self._layers[layer].arrivals.values()):
-            if arrival.is_for_prefill and arrival.copy.priority == PREFETCH:
-                self._transitions.cancel(arrival)
+        self._cancel_queued(self._layers[layer], is_filling=True)
 
     def drop_unwanted(self) -> None:
         """A prompt is computed: empty the slots of what the eviction policy does not keep of it. Between steps only."""

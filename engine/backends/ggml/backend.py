@@ -152,7 +152,7 @@ class GgmlBackend:
         self._decode_scratch = Scratch(self._ggml)
         self._decode_scratch.allocate(*(graph for each in self.loaded.formats for graph in each.graphs))
         self.decoder.ask_in_graphs(prefetching.targets if prefetching.forecaster is self.lookahead else [])
-        if self.decoder.ranks_in_graphs and can_be_whole(self.loaded.formats, prefetching):
+        if self.decoder.ranks_in_graphs and can_be_whole(self.loaded.formats, cache, prefetching):
             self.decoder.whole = WholeStep(self._ggml, self._spec, cache, self.loaded.formats)
 
     def unbind(self) -> None:

@@ -125,7 +125,8 @@ class GgmlDecoder(DecodeLoop):
         seen, states = self._step_inputs.write(length, 1), self._token
         self._embedding.read([token], states.residual_at)
         if (whole := self._whole_step()) is not None:
-            whole.build(self._graphs, self._addresses(states, 0, self._step_inputs), self._head_at, seen)
+            if seen != whole.seen:
+                whole.build(self._graphs, self._addresses(states, 0, self._step_inputs), self._head_at, seen)
             self._compute.run(whole.graph)
             if not self._state.is_calibrating:
                 whole.tell(self.layers, self.taps)
@@ -143,7 +144,7 @@ class GgmlDecoder(DecodeLoop):
     def _whole_step(self) -> WholeStep | None:
         """What computes this step in one graph, if it can."""
         whole, state = self.whole, self._state
-        if whole is None or state.goes_by_layers or len(self.layers) < len(self._routings):
+        if whole is None or state.goes_by_layers:
             return None
         return whole if whole.is_ready(with_any_experts=state.is_calibrating) else None
 
@@ -187,8 +188,8 @@ class GgmlDecoder(DecodeLoop):
             moe = self._moe_number.get(number)
             asked = [] if moe is None else self.lookahead.asked_by(moe)
             ahead = [Asked(moe_layers[target], mean_error) for target, mean_error in asked]
-            self._step_graphs.append(self._graphs.layer(builder, number, at, 1, seen, ahead))
-        self._head_graph = self._graphs.head(builder, *self._head_at)
+            self._step_graphs.append(builder.graph(*self._graphs.layer(builder, number, at, 1, seen, ahead)))
+        self._head_graph = builder.graph(self._graphs.head(builder, *self._head_at))
         self._ahead_graphs = {
             moe: self._graphs.asks_ahead(builder, number, at) for moe, number in enumerate(moe_layers) if moe
         }
@@ -251,14 +252,14 @@ class GgmlDecoder(DecodeLoop):
                 self._forecast.tell(moe + 1, self.layers.get(moe + 1), states)
                 self._experts(moe, states, states.residual, only_last=number == len(self._spec.layers) - 1)
         self._token.residual[:] = states.residual[-1:]
-        self._run_once(lambda builder: self._graphs.head(builder, *self._head_at))
+        self._run_once(lambda builder: builder.graph(self._graphs.head(builder, *self._head_at)))
         return self._results.logits
 
     def _chunk(self, number: int, states: PromptStates, first: int, count: int, start: int) -> None:
         """One layer on `count` tokens of the prompt, from its `first` on; the prompt begins at position `start`."""
         seen = self._chunk_inputs.write(start + first, count)
         at = self._addresses(states, first, self._chunk_inputs)
-        self._run_once(lambda builder: self._graphs.layer(builder, number, at, count, seen))
+        self._run_once(lambda builder: builder.graph(*self._graphs.layer(builder, number, at, count, seen)))
 
     def run_at(self, past_tok: int) -> int:
         """Every kind of layer's graph on one chunk behind `past_tok` tokens of any content, for measuring memory;

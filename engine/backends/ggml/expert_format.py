@@ -127,7 +127,10 @@ class GgmlFormat:
         `total`."""
         rows = builder.reshape(normed, self._network.hidden_dim, 1, 1)
         out = self._network.by_number(builder, self._slots, rows, slots)
-        return builder.weighted_sum(builder.reshape(out, self._network.hidden_dim, self._top_k), weights)
+        return self._weighted(builder, out, weights)
+
+    def _weighted(self, builder: GraphBuilder, outputs: Tensor, weights: Tensor) -> Tensor:
+        return builder.weighted_sum(builder.reshape(outputs, self._network.hidden_dim, self._top_k), weights)
 
     def _decode_graph(self, builder: GraphBuilder, count: int) -> int:
         ids = builder.new_at(self._ids_at, I32, count, 1)
@@ -139,9 +142,8 @@ class GgmlFormat:
         return builder.graph(self._sum(builder, builder.new_at(self._gathered_at, F32, *self._gathered.shape[::-1])))
 
     def _sum(self, builder: GraphBuilder, outputs: Tensor) -> Tensor:
-        rows = builder.reshape(outputs, self._network.hidden_dim, self._top_k)
         weights = builder.new_at(self._weights_at, F32, self._top_k, 1)
-        return builder.placed(builder.weighted_sum(rows, weights), self._total_at)
+        return builder.placed(self._weighted(builder, outputs, weights), self._total_at)
 
     def _number_of(self, address: int) -> int:
         """Of a slot of this layer; negative, or too large, for another address."""

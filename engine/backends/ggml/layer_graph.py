@@ -74,21 +74,9 @@ class LayerGraphBuilder:
         num_tok: int,
         seen: SeenRows,
         ahead: Sequence[Asked] = (),
-    ) -> int:
-        """The graph of a layer on `num_tok` tokens, whose attention reads `seen`. `ahead`: the layers whose routers are
-        asked as well."""
-        return builder.graph(*self.outputs(builder, number, at, num_tok, seen, ahead))
-
-    def outputs(
-        self,
-        builder: GraphBuilder,
-        number: int,
-        at: Addresses,
-        num_tok: int,
-        seen: SeenRows,
-        ahead: Sequence[Asked] = (),
     ) -> list[Tensor]:
-        """As `layer`: what its graph computes, in this order."""
+        """What a layer's graph computes on `num_tok` tokens, in this order; its attention reads `seen`. `ahead`: the
+        layers whose routers are asked as well."""
         spec, weights = self._spec, self._spec.layers[number]
         residual = builder.new_at(at.residual, F32, spec.hidden_dim, num_tok)
         tokens = self._tokens(builder, weights, at, num_tok, seen)
@@ -129,12 +117,8 @@ class LayerGraphBuilder:
         weights = self._spec.layers[ahead]
         return self._router.logits(builder, weights, self._norm(builder, residual, weights.ffn_norm), address)
 
-    def head(self, builder: GraphBuilder, residual: int, logits: int) -> int:
-        """The graph from one token's residual to the vocabulary's logits, float32 [vocabulary]."""
-        return builder.graph(self.head_output(builder, residual, logits))
-
-    def head_output(self, builder: GraphBuilder, residual: int, logits: int) -> Tensor:
-        """As `head`: what its graph computes."""
+    def head(self, builder: GraphBuilder, residual: int, logits: int) -> Tensor:
+        """From one token's residual to the vocabulary's logits, float32 [vocabulary]."""
         spec = self._spec
         normed = self._norm(builder, builder.new_at(residual, F32, spec.hidden_dim, 1), spec.output_norm)
         values = builder.scaled(self._parts.product(builder, spec.output, normed), spec.logit_scale)

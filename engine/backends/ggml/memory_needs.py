@@ -71,6 +71,7 @@ def _graph_bytes(ggml: Ggml, spec: ModelSpec, number: int, chunk_tok: int, kv_ty
         layers = LayerGraphBuilder(spec, lambda weight: (_ANY_ADDRESS, held_type(weight)), kept)
         anywhere = _ANY_ADDRESS
         at = Addresses(anywhere, anywhere, anywhere, (), anywhere, anywhere, anywhere, anywhere, anywhere)
-        return graph_bytes(ggml, layers.layer(builder, number, at, chunk_tok, SeenRows(cached, 0, ring)))
+        outputs = layers.layer(builder, number, at, chunk_tok, SeenRows(cached, 0, ring))
+        return graph_bytes(ggml, builder.graph(*outputs))
     finally:
         builder.close()

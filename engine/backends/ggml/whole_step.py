@@ -26,13 +26,14 @@ from engine.lookahead.prefetching import Prefetching
 from offload.residency.cache import ExpertCache
 
 
-def can_be_whole(formats: Sequence[GgmlFormat], prefetching: Prefetching) -> bool:
-    """Whether nothing has to be done between a step's layers where all experts are resident."""
-    return all(each.takes_input_as_it_is for each in formats) and not any(prefetching.targets)
+def can_be_whole(formats: Sequence[GgmlFormat], cache: ExpertCache, prefetching: Prefetching) -> bool:
+    """Whether all experts can be resident, and nothing has to be done between a step's layers when they are."""
+    takes_all = all(each.takes_input_as_it_is for each in formats) and all(map(cache.holds_all, range(len(formats))))
+    return takes_all and not any(prefetching.targets)
 
 
 class WholeStep:
-    """Of one configuration; it ends with the slots."""
+    """Of one configuration in which it can be; it ends with the slots."""
 
     def __init__(self, ggml: Ggml, spec: ModelSpec, cache: ExpertCache, formats: Sequence[GgmlFormat]) -> None:
         """Allocates what the graph writes of every layer, and the slots of its experts."""
@@ -49,18 +50,16 @@ class WholeStep:
         self._slots_at, raw = memory.take(4 * layers * experts)
         self._slots = values(raw, np.int32, layers, experts)
         """Per MoE layer and expert, the number of its slot among the layer's."""
-        self._has_room = all(cache.holds_all(layer) for layer in range(layers))
         self._num_changes, self._is_ready = -1, False
         self._builder: GraphBuilder | None = None
         self._scratch = Scratch(ggml)
-        self._seen: SeenRows | None = None
+        self.seen: SeenRows | None = None
+        """What the graph's attention reads; None: there is no graph."""
         self.graph = 0
 
     def is_ready(self, *, with_any_experts: bool = False) -> bool:
-        """Whether every expert is resident now, and the graph knows where. `with_any_experts`: whether they could be;
-        the next step computes with whatever is in the slots, for measuring."""
-        if not self._has_room:
-            return False
+        """Whether every expert is resident now, and the graph knows where. `with_any_experts`: True; the next step
+        computes with whatever is in the slots, for measuring."""
         if with_any_experts:
             self._num_changes = -1
             self._slots[:] = np.arange(self._slots.shape[1])
@@ -80,28 +79,25 @@ class WholeStep:
         return True
 
     def build(self, graphs: LayerGraphBuilder, at: Addresses, head_at: tuple[int, int], seen: SeenRows) -> None:
-        """The graph of a step whose attention reads `seen`. `at`, `head_at`: where the graphs of a step by layers, and
-        that of the head, read and write. Raises MemoryError."""
-        if seen == self._seen:
-            return
+        """The graph of a step whose attention reads `seen`, in place of the last. `at`, `head_at`: where the graphs of
+        a step by layers, and that of the head, read and write. Raises MemoryError."""
         self.drop()
-        num_layers, moe = len(self._spec.layers), 0
+        num_layers = len(self._spec.layers)
+        moe_numbers = {number: moe for moe, number in enumerate(self._spec.moe_layers)}
         builder = self._builder = GraphBuilder(
             self._ggml, (num_layers + 1) * MAX_TENSORS, 1, (num_layers + 1) * MAX_TENSORS
         )
         outputs: list[Tensor] = []
         for number in range(num_layers):
-            if number not in self._spec.moe_layers:
-                outputs += graphs.outputs(builder, number, at, 1, seen)
-                continue
-            own = self._addresses(at, moe)
-            outputs += graphs.outputs(builder, number, own, 1, seen)
-            outputs.append(self._experts(builder, own, moe))
-            moe += 1
-        outputs.append(graphs.head_output(builder, *head_at))
+            moe = moe_numbers.get(number)
+            own = at if moe is None else self._addresses(at, moe)
+            outputs += graphs.layer(builder, number, own, 1, seen)
+            if moe is not None:
+                outputs.append(self._experts(builder, own, moe))
+        outputs.append(graphs.head(builder, *head_at))
         self.graph = builder.graph(*outputs)
         self._scratch.allocate(self.graph)
-        self._seen = seen
+        self.seen = seen
 
     def _addresses(self, at: Addresses, moe: int) -> Addresses:
         row_bytes = 4 * self._slots.shape[1]
@@ -131,7 +127,7 @@ class WholeStep:
         """Frees the graph; `build` makes another one. Safe to call twice."""
         if self._builder is not None:
             self._builder.close()
-        self._builder, self._seen = None, None
+        self._builder, self.seen = None, None
 
     def close(self) -> None:
         """Frees the graph and its memory. Safe to call twice."""
